@@ -8,9 +8,11 @@ type WaitKind string
 
 // The kinds of wait.
 const (
-	MonitorEnter    WaitKind = "Monitor.Enter"
-	MonitorWait     WaitKind = "Monitor.Wait"
-	LockEnter       WaitKind = "Lock.Enter" // System.Threading.Lock
+	MonitorEnter WaitKind = "Monitor.Enter"
+	MonitorWait  WaitKind = "Monitor.Wait"
+	LockEnter    WaitKind = "Lock.Enter" // System.Threading.Lock
+	// SpinLock.Enter: the thread spins, yields and sleeps for moments
+	SpinLockEnter   WaitKind = "SpinLock.Enter"
 	ReadLock        WaitKind = "ReaderWriterLockSlim.Read"
 	UpgradeableLock WaitKind = "ReaderWriterLockSlim.UpgradeableRead"
 	WriteLock       WaitKind = "ReaderWriterLockSlim.Write"
@@ -35,7 +37,7 @@ const (
 
 // WaitKinds are all kinds of wait.
 var WaitKinds = [...]WaitKind{
-	MonitorEnter, MonitorWait, LockEnter, ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
+	MonitorEnter, MonitorWait, LockEnter, SpinLockEnter, ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
 	BarrierWait, CollectionTake, CollectionAdd, TaskWait, TaskWaitAll, TaskWaitAny, ThreadJoin, ThreadSleep, HandleOne,
 	HandleAny, HandleAll, WaitIO, WaitIdle, WaitRuntime,
 }

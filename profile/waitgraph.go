@@ -40,6 +40,7 @@ const (
 	MonitorLock       LockKind = "Monitor"
 	LockObject        LockKind = "Lock"
 	ReaderWriterLock  LockKind = "ReaderWriterLockSlim"
+	SpinLock          LockKind = "SpinLock"
 	SemaphoreLock     LockKind = "SemaphoreSlim"     // without an owner
 	StaticConstructor LockKind = "StaticConstructor" // of a class that others need
 	TaskLock          LockKind = "Task"              // the owner is the thread that runs the task
@@ -75,7 +76,7 @@ type LockState struct {
 // IsLock reports whether threads want to hold l. Otherwise they wait for something to happen: a task's end, an event.
 func (l *LockState) IsLock() bool {
 	switch l.Kind {
-	case LockObject, ReaderWriterLock, SemaphoreLock, StaticConstructor:
+	case LockObject, ReaderWriterLock, SpinLock, SemaphoreLock, StaticConstructor:
 		return true
 	case MonitorLock:
 		return l.Owner != nil ||
@@ -231,7 +232,7 @@ func (b *waitGraph) entered() {
 		}
 		l.Waiters = slices.DeleteFunc(l.Waiters, func(w Waiter) bool {
 			switch w.Wait.Kind {
-			case MonitorEnter, LockEnter, ReadLock, UpgradeableLock, WriteLock:
+			case MonitorEnter, LockEnter, SpinLockEnter, ReadLock, UpgradeableLock, WriteLock:
 				return b.s.Threads[w.Thread].OSThreadID == l.Owner.OSThreadID
 			}
 			return false

@@ -15,6 +15,7 @@ var verbs = map[profile.WaitKind]string{
 	profile.MonitorEnter:    "waits to enter Monitor of %s",
 	profile.MonitorWait:     "waits in Monitor.Wait of %s",
 	profile.LockEnter:       "waits to enter %s",
+	profile.SpinLockEnter:   "spins to enter %s",
 	profile.ReadLock:        "waits to read under %s",
 	profile.UpgradeableLock: "waits to read, upgradeable, under %s",
 	profile.WriteLock:       "waits to write under %s",
@@ -38,7 +39,8 @@ var verbs = map[profile.WaitKind]string{
 // things name the awaited object if its address is not known.
 var things = map[profile.WaitKind]string{
 	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
-	profile.ReadLock: "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
+	profile.SpinLockEnter: "a SpinLock",
+	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
 	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
 	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
 	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
@@ -109,6 +111,8 @@ func waitingText(w *profile.Wait) string {
 		return "waiting for " + display.Clean(w.Target)
 	case verb == "waits":
 		return "waiting " + rest
+	case verb == "spins":
+		return "spinning " + rest
 	case verb == "sleeps":
 		return strings.TrimSpace("sleeping " + rest)
 	}

@@ -143,7 +143,8 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 // waitPhrases describe a thread's wait; %s stands for the awaited object.
 var waitPhrases = map[profile.WaitKind]string{
 	profile.MonitorEnter: "waits to enter Monitor of %s", profile.MonitorWait: "waits in Monitor.Wait of %s",
-	profile.LockEnter: "waits to enter %s", profile.ReadLock: "waits to read under %s",
+	profile.LockEnter: "waits to enter %s", profile.SpinLockEnter: "spins to enter %s",
+	profile.ReadLock:        "waits to read under %s",
 	profile.UpgradeableLock: "waits to read, upgradeable, under %s", profile.WriteLock: "waits to write under %s",
 	profile.SemaphoreWait: "waits for %s", profile.EventWait: "waits for %s", profile.CountdownWait: "waits for %s",
 	profile.BarrierWait: "waits at %s", profile.CollectionTake: "waits to take from %s",
@@ -156,7 +157,8 @@ var waitPhrases = map[profile.WaitKind]string{
 // things name the awaited object if its type is not known.
 var things = map[profile.WaitKind]string{
 	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
-	profile.ReadLock: "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
+	profile.SpinLockEnter: "a SpinLock",
+	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
 	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
 	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
 	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",

@@ -32,7 +32,12 @@ func (m *Metadata) Fields(typeRID uint32) ([]Field, error) {
 
 // FieldClass returns the name of the class in a field's declaration, in the form of TypeName; "": the declared type is
 // of another kind, or an instance of a generic class.
-func (m *Metadata) FieldClass(rid uint32) (string, error) {
+func (m *Metadata) FieldClass(rid uint32) (string, error) { return m.fieldOf(rid, ElemClass) }
+
+// FieldStruct is FieldClass for structs.
+func (m *Metadata) FieldStruct(rid uint32) (string, error) { return m.fieldOf(rid, ElemValueType) }
+
+func (m *Metadata) fieldOf(rid uint32, kind ElemType) (string, error) {
 	const signature = 2
 	at, err := m.Cell(TableField, rid, signature)
 	if err != nil {
@@ -43,7 +48,7 @@ func (m *Metadata) FieldClass(rid uint32) (string, error) {
 		return "", err
 	}
 	t, err := DecodeTypeSig(sig[1:])
-	if err != nil || t.Kind != ElemClass {
+	if err != nil || t.Kind != kind {
 		return "", err
 	}
 	n, err := m.nameOf(t.Token)

@@ -117,14 +117,15 @@ func Find(r *profile.Recording, dirs []string) func(i int32) (*source.Assembly, 
 
 // adder adds lines to one recording.
 type adder struct {
-	r       *profile.Recording
-	o       Options
-	sources *profile.Sources
-	hot     []int            // how many samples have a method on their stacks, by the method's index
-	text    map[int32][]byte // from inside PDBs, by file; nil: the text was looked for
-	kept    int              // bytes of text
-	known   map[int32]int32  // the files of the documents of one assembly
-	callees map[int32][]string
+	r        *profile.Recording
+	o        Options
+	sources  *profile.Sources
+	hot      []int            // how many samples have a method on their stacks, by the method's index
+	text     map[int32][]byte // from inside PDBs, by file; nil: the text was looked for
+	kept     int              // bytes of text
+	unpacked int              // likewise, also in vain
+	known    map[int32]int32  // the files of the documents of one assembly
+	callees  map[int32][]string
 
 	functions map[profile.Function]int32 // nil: not made yet
 }
@@ -225,18 +226,37 @@ func (a *adder) file(pdb *source.Assembly, document, method int32) int32 {
 		a.known[document] = i
 	}
 	if _, tried := a.text[i]; i > 0 && a.o.Text && !tried && a.hot[method] > 0 {
-		b, ok := pdb.Text(document)
-		if !ok || len(b) > maxTexts-a.kept {
-			b = nil
-		}
-		a.text[i] = b
-		a.kept += len(b)
+		a.text[i] = a.textIn(pdb, document)
 	}
 	return i
 }
 
-// maxTexts bounds the kept texts from inside PDBs, in bytes.
-const maxTexts = 64 << 20
+// textIn returns the text of a document inside a PDB; nil: there is none, or no room for the text.
+func (a *adder) textIn(pdb texts, document int32) []byte {
+	size := pdb.TextSize(document)
+	if size <= 0 || size > maxTexts-a.kept || size > maxUnpacked-a.unpacked {
+		return nil
+	}
+	a.unpacked += size
+	b, ok := pdb.Text(document)
+	if !ok || len(b) > maxTexts-a.kept {
+		return nil
+	}
+	a.kept += len(b)
+	return b
+}
+
+// texts are the texts inside a PDB.
+type texts interface {
+	TextSize(document int32) int
+	Text(document int32) ([]byte, bool)
+}
+
+// Bounds of the texts from inside PDBs, in bytes.
+const (
+	maxTexts    = 64 << 20  // kept
+	maxUnpacked = 128 << 20 // unpacked, also in vain
+)
 
 // paths says where files are on this machine.
 func (a *adder) paths() {

@@ -96,3 +96,34 @@ func FuzzExcerpts(f *testing.F) {
 		}
 	})
 }
+
+// bombs are texts that say to be of a size; bad texts cannot be unpacked.
+type bombs struct {
+	size, unpacked int
+	bad            bool
+}
+
+func (b *bombs) TextSize(int32) int { return b.size }
+
+func (b *bombs) Text(int32) ([]byte, bool) {
+	b.unpacked += b.size
+	if b.bad {
+		return nil, false
+	}
+	return make([]byte, b.size), true
+}
+
+// TestTextsInPDBs: however many documents a PDB contains, no more than the bounds is kept or unpacked.
+func TestTextsInPDBs(t *testing.T) {
+	for _, b := range []*bombs{
+		{size: 16 << 20}, {size: 16 << 20, bad: true}, {size: maxTexts}, {size: 1 << 40}, {size: -1}, {},
+	} {
+		a := adder{}
+		for document := range int32(1000) {
+			a.textIn(b, document)
+		}
+		if a.kept > maxTexts || b.unpacked > maxUnpacked || a.kept == 0 != (b.bad || b.size <= 0 || b.size > maxTexts) {
+			t.Errorf("%+v: %d bytes are kept", *b, a.kept)
+		}
+	}
+}

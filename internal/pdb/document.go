@@ -130,21 +130,41 @@ func (f *File) HasSource(document int32) bool {
 	return document > 0 && f.indexed().sources[uint32(document)] != 0
 }
 
-// Source returns the text of a document; false: the PDB does not contain the text.
-func (f *File) Source(document int32) (content []byte, ok bool, err error) {
-	if !f.HasSource(document) {
-		return nil, false, nil
+// SourceSize returns how many bytes the text of a document has, by the PDB's word; 0: the PDB does not contain the
+// text.
+func (f *File) SourceSize(document int32) int {
+	b, size, err := f.packedSource(document)
+	switch {
+	case err != nil:
+		return 0
+	case size == 0:
+		return len(b)
 	}
-	b, err := f.md.Blob(f.indexed().sources[uint32(document)])
-	if err != nil {
-		return nil, false, err
+	return int(size)
+}
+
+// packedSource returns the text of a document as the PDB has it, and the size of the unpacked text; 0: the text is not
+// packed.
+func (f *File) packedSource(document int32) (b []byte, size uint32, err error) {
+	if !f.HasSource(document) {
+		return nil, 0, nil
+	}
+	if b, err = f.md.Blob(f.indexed().sources[uint32(document)]); err != nil {
+		return nil, 0, err
 	}
 	r := ecma335.NewBlobReader(b)
-	size, err := r.Uint32()
-	if err != nil {
+	if size, err = r.Uint32(); err != nil {
+		return nil, 0, err
+	}
+	return b[4:], size, nil
+}
+
+// Source returns the text of a document; false: the PDB does not contain the text.
+func (f *File) Source(document int32) (content []byte, ok bool, err error) {
+	b, size, err := f.packedSource(document)
+	if err != nil || b == nil {
 		return nil, false, err
 	}
-	b = b[4:]
 	switch {
 	case size == 0 && len(b) <= MaxSource:
 		return b, true, nil

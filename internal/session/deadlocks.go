@@ -160,6 +160,9 @@ func (g *gathering) lookAt(st *profile.Thread) target.Proof {
 	if w := st.Wait; w != nil && w.Kind == profile.WaitRuntime {
 		return g.lookAtConstructor(st, t.ID)
 	}
+	if w := st.Wait; w != nil && w.Kind == profile.SpinLockEnter {
+		return "" // the thread runs again and again, and waits all the same
+	}
 	room := g.room
 	now, blocked, ok := g.takeBlocked(&t)
 	g.room = room // the new frames take the place of the old frames

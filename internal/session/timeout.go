@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/locate"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -47,7 +48,7 @@ func (s *Suspension) timeout(st *profile.Thread) {
 		return
 	}
 	op := c.SyscallArgs[1] &^ futexFlags
-	if w.Kind == profile.ThreadSleep && c.SyscallArgs[3] == 0 && s.slept(st) {
+	if (w.Kind == profile.ThreadSleep || timed[w.Kind]) && c.SyscallArgs[3] == 0 && s.over(st) {
 		st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: w.Certain}
 		return
 	}
@@ -60,17 +61,22 @@ func (s *Suspension) timeout(st *profile.Thread) {
 	}
 }
 
-// slept reports whether a thread in Thread.Sleep, in a system call without a timeout, has ended its sleep: after the
-// sleep, a thread that the runtime suspends waits for the runtime, and the sleeping method is still on the stack.
-func (s *Suspension) slept(st *profile.Thread) bool {
+// over reports whether the wait of a thread in a system call without a timeout has ended: after the wait, a thread that
+// the runtime suspends waits for the runtime, and the waiting method is still on the stack.
+func (s *Suspension) over(st *profile.Thread) bool {
 	p := s.Process
-	if p.Managed == nil || p.Managed.Locks == nil {
+	if p.Managed == nil || p.Managed.Locks == nil || s.Walk.Info.Address == 0 {
 		return false
 	}
-	if p.Managed.Locks.Managed() { // managed code sleeps, and calls the system
+	if !p.Managed.Locks.Managed() { // the runtime waits, and marks the thread meanwhile
+		return s.Walk.Info.State&thread.StateInterruptible == 0
+	}
+	// Managed code waits, and calls the system. In a single-file program the system's part of .NET and the runtime are
+	// one module: there only the thread's own record tells, and only of a wait that somebody else has ended.
+	if !p.inRuntime(st.Frames) || p.Found.Shape != locate.SingleFile && p.Found.Shape != locate.NativeAOT {
 		return p.inRuntime(st.Frames)
 	}
-	return s.Walk.Info.State&thread.StateInterruptible == 0
+	return p.waitReader().Over(&s.Walk.Info) && s.Rests()
 }
 
 // maxRest bounds the believable rest of a timeout: .NET has no longer timeout than 31 bits of ms.

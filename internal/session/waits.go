@@ -132,6 +132,7 @@ func (s *visit) explain(st *profile.Thread) {
 		s.noteRuns(&subject)
 		p.noteHeap(st.OSThreadID, len(p.runs[st.OSThreadID]) > 0)
 	}
+	s.spins(st)
 	switch idle := st.Idle(); {
 	case st.State == stateRunning:
 	case st.Waits() && idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
@@ -142,6 +143,24 @@ func (s *visit) explain(st *profile.Thread) {
 		}
 	}
 	s.timeout(st)
+}
+
+// spins explains the wait of a thread that enters a SpinLock. The thread may have a CPU.
+func (s *Suspension) spins(st *profile.Thread) {
+	p := s.Process
+	if p.Managed == nil || p.Managed.Objects == nil || s.Walk.Info.Address == 0 {
+		return
+	}
+	var registers []uint64
+	for i := range s.Capture.Context.Regs {
+		if v, ok := s.Capture.Context.Reg(uint8(i)); ok {
+			registers = append(registers, v)
+		}
+	}
+	subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
+	if w := p.waitReader().Spins(&subject, registers); w != nil {
+		st.Wait = w
+	}
 }
 
 // inRuntime reports whether a thread has called the runtime's native code, and waits there.

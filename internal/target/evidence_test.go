@@ -112,6 +112,40 @@ func TestEvidenceJoined(t *testing.T) {
 	}
 }
 
+// holed is memory without some bytes.
+type holed struct {
+	*bytesAt
+	hole arch.Addr
+}
+
+func (m holed) ReadMemory(p []byte, addr arch.Addr) error {
+	if m.hole >= addr && m.hole < addr+arch.Addr(len(p)) {
+		return &ReadError{Addr: addr, Len: len(p)}
+	}
+	return m.bytesAt.ReadMemory(p, addr)
+}
+
+// TestEvidenceHole: pieces of one page are evidence even if the memory between the pieces cannot be read.
+func TestEvidenceHole(t *testing.T) {
+	mem := holed{&bytesAt{0x1000, make([]byte, pageSize)}, 0x1100}
+	e := NewEvidence(mem)
+	r := NewReader(e)
+	for _, changed := range []arch.Addr{0, 0x10f0, 0x1120} {
+		e.Begin()
+		for _, at := range []arch.Addr{0x10f0, 0x1120} {
+			if _, err := r.Uint64(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if changed != 0 {
+			mem.data[changed-mem.at]++
+		}
+		if e.Stands(mem) != (changed == 0) {
+			t.Errorf("the change of %v", changed)
+		}
+	}
+}
+
 // TestCrowded: an Evidence says when half of its room is used, in pieces or in bytes.
 func TestCrowded(t *testing.T) {
 	mem := &bytesAt{0x1000, make([]byte, maxEvidenceBytes)}

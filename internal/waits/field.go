@@ -238,7 +238,7 @@ func (n *naming) static(mt arch.Addr) {
 		return
 	}
 	for _, f := range fields {
-		if !f.Static || f.Local || !f.Reference() {
+		if !f.Static || f.Local || !f.Reference() && !f.Boxed() {
 			continue
 		}
 		at := base + arch.Addr(f.Offset)

@@ -161,6 +161,13 @@ func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 	return w, nil
 }
 
+// Over reports whether a thread with a record of its waits does not wait. The answer is right only if the thread has not
+// run meanwhile.
+func (r *Reader) Over(t *thread.Thread) bool {
+	s, err := r.subsystem(t)
+	return err == nil && s.known && !s.waits
+}
+
 // Kind returns the kind of a thread's wait in the wait subsystem; "": no wait, or unknown. The kind
 // is right only if the thread has not run meanwhile.
 func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {

@@ -120,7 +120,8 @@ func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	// Only method entries are in the map. The method of a funclet or a part lies before the funclet or part.
+	// Only entries of methods that have run are in the map. The method of a funclet or a part lies before the funclet or
+	// part; the search ends at the entry of a method that has not run.
 	budget := maxProbes
 	for k := 0; k < maxFragmentsR2R && hot-k >= 0; k++ {
 		e, err := m.function(im.functions + arch.Addr(hot-k)*arch.Addr(m.l.FuncSize))
@@ -136,8 +137,24 @@ func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
 			c.MethodDesc, c.MethodStart, c.Funclet = arch.Addr(md), entry, k != 0
 			return c, nil
 		}
+		if m.beginsMethod(im, s.begin, hot-k) {
+			return Code{}, corrupt("the runtime has no method for the ReadyToRun code at %v, which begins at %v", ip, entry)
+		}
 	}
 	return Code{}, corrupt("no method for the ReadyToRun code at %v", ip)
+}
+
+// beginsMethod reports whether a function of an image is the begin of a method, and not a funclet or a part: only whole
+// methods have debug info. false: not known, as in a core dump without this part of the image.
+func (m *Map) beginsMethod(im *image, base arch.Addr, function int) bool {
+	rva, size, err := m.r2rSection(im, r2rDebugInfo)
+	if err != nil || size == 0 {
+		return false
+	}
+	begin := base + arch.Addr(rva)
+	a := nativeArray{mem: m.mem, begin: begin, end: begin + arch.Addr(size)}
+	_, ok, err := a.entry(uint32(function))
+	return ok && err == nil
 }
 
 // searchR2R finds the last function that begins at or before rva.

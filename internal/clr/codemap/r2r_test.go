@@ -192,3 +192,34 @@ func testLookupR2R(t *testing.T, d *contract.Descriptor) {
 		t.Errorf("a cold part of function 9 of 4: %+v", c)
 	}
 }
+
+// TestNotRunR2R: code of a method that the runtime does not know has no method, and above all not the method before.
+// The funclets of known methods have one.
+func TestNotRunR2R(t *testing.T) { clrtest.OnEach(t, testNotRunR2R) }
+
+func testNotRunR2R(t *testing.T, d *contract.Descriptor) {
+	mem, _ := r2rImage(t, d)
+	// Methods A and B, and not the filter between, have debug info: entries 0 and 2 of the array.
+	mem.u32(r2rHdr+r2rSections, r2rDebugInfo)
+	mem.u32(r2rHdr+r2rSections+4, 0x500)
+	mem.u32(r2rHdr+r2rSections+8, 16)
+	mem.write(imageBase+0x500, []byte{4 << 2 << 1, 1, 2, 2, 3<<1 | 2<<2<<1, 2, 0xaa, 2, 0xbb})
+	for table, known := range map[arch.Addr]bool{0x230000: true, 0x240000: false} {
+		m := newMapOf(t, mem, d)
+		l := &m.l
+		emptyHash(mem, l, r2rInfo+arch.Addr(l.R2RMethods), table, 5)
+		insert(mem, l, table, 5, uint64(imageBase)+0x1000, 0xaaa0)
+		if known {
+			insert(mem, l, table, 5, uint64(imageBase)+0x2000, 0xbbb0)
+		}
+		for _, rva := range []arch.Addr{0x1000, 0x1100} {
+			if c, err := m.Lookup(imageBase + rva); err != nil || c.MethodDesc != 0xaaa0 {
+				t.Errorf("%v of method A: %+v, %v", rva, c, err)
+			}
+		}
+		c, err := m.Lookup(imageBase + 0x2010)
+		if known && (err != nil || c.MethodDesc != 0xbbb0) || !known && (!errors.Is(err, ErrCorrupt) || c.MethodDesc != 0) {
+			t.Errorf("method B, known %v: %+v, %v", known, c, err)
+		}
+	}
+}

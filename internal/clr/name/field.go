@@ -19,6 +19,21 @@ func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
 	return out, nil
 }
 
+// StructFields returns the names of the fields that a type declares with a struct as their type. The struct's name is in
+// metadata form.
+func (n *Namer) StructFields(mt arch.Addr, of string) (names []string, err error) {
+	a, fields, err := n.fieldsOf(mt)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		if is, err := a.md.FieldStruct(f.RID); err == nil && is == of {
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
+}
+
 // TypeRow returns the row in a module's TypeDef table of the type with a name, in metadata form; 0: there is none.
 func (n *Namer) TypeRow(module arch.Addr, name string) (uint32, error) {
 	a, err := n.assembly(module)

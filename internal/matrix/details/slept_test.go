@@ -2,6 +2,10 @@ package details
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +14,52 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 )
+
+// heldUp are the kinds of the waits of TestHeldUp.
+var heldUp = map[string]profile.WaitKind{
+	"join": profile.ThreadJoin, "handle": profile.HandleOne, "any": profile.HandleAny, "monitor": profile.MonitorWait,
+	"semaphore": profile.SemaphoreWait, "event": profile.EventWait, "task": profile.TaskWait,
+}
+
+// TestHeldUp: a thread does not wait for a thread, a handle or a lock if the wait is over and the runtime holds the
+// thread back, because a suspension is pending. A thread whose wait is not over waits.
+func TestHeldUp(t *testing.T) { testenv.EachRuntime(t, testHeldUp) }
+
+func testHeldUp(t *testing.T, runtime string) {
+	p := livetest.Open(t, testenv.Start(t, "ailing", testenv.Options{
+		Runtime: runtime, Args: []string{"--of", "held-up"},
+	}), clrsnap.Options{})
+	testenv.UntilSeen(t, func() string {
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := map[string]bool{}
+		for name := range heldUp {
+			missing["over-"+name], missing["in-"+name] = true, true
+		}
+		for i := range snap.Threads {
+			th := &snap.Threads[i]
+			over, isOver := strings.CutPrefix(th.Name, "over-")
+			in, isIn := strings.CutPrefix(th.Name, "in-")
+			w := th.Wait
+			switch {
+			case w == nil:
+			case isOver && w.Kind == heldUp[over] && w.Timeout == profile.Forever:
+				t.Errorf("%s never waits longer than 50 ms, and is said to wait for ever\n%s", th.Name,
+					livetest.Text(th.Frames))
+			case isOver && w.Kind == profile.WaitRuntime, isIn && w.Kind == heldUp[in]:
+				delete(missing, th.Name)
+			case isIn && w.Kind == profile.WaitRuntime:
+				t.Errorf("the wait of %s is not over\n%s", th.Name, livetest.Text(th.Frames))
+			}
+		}
+		if len(missing) > 0 && !t.Failed() {
+			return fmt.Sprint(slices.Sorted(maps.Keys(missing)))
+		}
+		return ""
+	})
+}
 
 // TestSlept: a thread does not sleep if its sleep is over and the runtime holds the thread back, because a suspension
 // is pending. A thread whose sleep is not over sleeps.

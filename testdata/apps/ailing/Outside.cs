@@ -6,6 +6,7 @@ using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Threading;
+using System.Threading.Tasks;
 using Common;
 
 namespace Shop;
@@ -69,6 +70,31 @@ static class Outside
             App.Background($"orders-{i}", () => { while (true) { newest = new byte[1000]; } });
         }
         App.Background("collects", () => { Ready.Wait(); while (true) { GC.Collect(); Thread.Sleep(10); } });
+    }
+
+    /// <summary>As Holdout. Threads whose waits have ended are held up, beside threads that wait for ever.</summary>
+    public static void HeldUp()
+    {
+        object monitor = new();
+        var handle = new ManualResetEvent(false);
+        var permits = new SemaphoreSlim(0);
+        var done = new ManualResetEventSlim();
+        var task = new TaskCompletionSource();
+        Thread main = Thread.CurrentThread;
+        (string, Action<int>)[] waits =
+        [
+            ("join", ms => main.Join(ms)), ("handle", ms => handle.WaitOne(ms)),
+            ("any", ms => WaitHandle.WaitAny([handle, new ManualResetEvent(false)], ms)),
+            ("monitor", ms => { lock (monitor) Monitor.Wait(monitor, ms); }),
+            ("semaphore", ms => permits.Wait(ms)), ("event", ms => done.Wait(ms)), ("task", ms => task.Task.Wait(ms)),
+        ];
+        foreach (var (name, wait) in waits)
+        {
+            Thread stays = App.Background("in-" + name, () => wait(-1));
+            while ((stays.ThreadState & ThreadState.WaitSleepJoin) == 0) Thread.Sleep(1);
+            App.Background("over-" + name, () => { while (true) wait(50); });
+        }
+        Holdout();
     }
 
     static long taken;

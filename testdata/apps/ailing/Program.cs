@@ -30,7 +30,7 @@ static class Program
         ["garbage"] = Busy.Garbage,
         ["remote"] = Outside.Remote,
         ["descriptors"] = Outside.Descriptors,
-        ["holdout"] = Outside.Holdout,
+        ["holdout"] = Outside.Holdout, ["held-up"] = Outside.HeldUp,
         ["native"] = Outside.Native,
         ["exit"] = Stuck.Exit,
         ["signal"] = Stuck.Signal,
