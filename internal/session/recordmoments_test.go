@@ -160,7 +160,7 @@ func reduce(t *testing.T, m *recorded.Moment, looks []look) {
 		}
 	}
 	tries := 0
-	recorded.Reduce(m.OfFiles(), 16, func() bool {
+	recorded.Reduce(m.OfFiles(), 2, func() bool {
 		tries++
 		for i, l := range looks {
 			if gistOf(l) != want[i] {
