@@ -415,9 +415,9 @@ func (w *requestWalk) since(s web.Start) time.Time {
 // maxAhead is how far a clock of the target may seem to be ahead of ours.
 const maxAhead = time.Second
 
-// believed leaves out impossible times, in the future.
+// believed leaves out impossible times, after the moment of the look or of the dump.
 func (w *requestWalk) believed(at time.Time) time.Time {
-	if at.After(time.Now().Add(maxAhead)) {
+	if at.After(w.p.from.capturedAt().Add(maxAhead)) {
 		return time.Time{}
 	}
 	return at
