@@ -417,7 +417,7 @@ const maxAhead = time.Second
 
 // believed leaves out impossible times, after the moment of the look or of the dump.
 func (w *requestWalk) believed(at time.Time) time.Time {
-	if at.After(w.p.from.capturedAt().Add(maxAhead)) {
+	if at.After(w.p.from.capturedAt(time.Now()).Add(maxAhead)) {
 		return time.Time{}
 	}
 	return at
