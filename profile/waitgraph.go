@@ -502,7 +502,7 @@ func (d *Deadlock) isFact() bool { return d.Certain && d.Timeout == Forever }
 // proved reports whether a thread's wait is certain, together with the waits of other threads.
 func (b *waitGraph) proved(i int) bool {
 	t := &b.s.Threads[i]
-	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
+	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.AtRest())
 }
 
 // stays reports whether a thread certainly waits for ever, unless the thread gets what it waits for.

@@ -283,7 +283,7 @@ func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 		return nil
 	}
 	due, _, armed, err := t.due(timer)
-	out.Due, out.HasDue = due, armed && t.p.moments.Changes()
+	out.Due, out.HasDue = due, armed && t.p.runningProcess() != nil
 	return err
 }
 
@@ -446,6 +446,9 @@ func (t *taskWalk) file(a *async.Awaited) string {
 // handle describes an operation on the descriptor of a SafeHandle.
 func (t *taskWalk) handle(verb string, handle arch.Addr) string {
 	objects := t.p.Managed.Objects
+	if t.p.runningProcess() == nil {
+		return verb
+	}
 	class, err := objects.Class(handle)
 	if err != nil {
 		return verb
