@@ -16,9 +16,9 @@ type RequestsOptions struct {
 	Progress func(done, all uint64)
 	// Doing is as in TasksOptions.
 	Doing func(what string, done float64)
-	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment. profile.
-	// Requests.Stop says whether that was so, and how long the threads stood still. If the threads cannot be held, or if
-	// MaxPause is too short, the look while the program ran counts.
+	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment.
+	// profile.Requests.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+	// held, or if MaxPause is too short, the look while the program ran counts.
 	Stop bool
 	// MaxPause is how long threads may stand still; 0 stands for 2 s.
 	MaxPause time.Duration

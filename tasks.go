@@ -17,9 +17,9 @@ type TasksOptions struct {
 	// Doing is called from time to time while the found methods are read, with the name of the step and with how far
 	// the step has come, from 0 to 1; nil: no calls.
 	Doing func(what string, done float64)
-	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment. profile.
-	// Tasks.Stop says whether that was so, and how long the threads stood still. If the threads cannot be held, or if
-	// MaxPause is too short, the look while the program ran counts.
+	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment.
+	// profile.Tasks.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+	// held, or if MaxPause is too short, the look while the program ran counts.
 	Stop bool
 	// MaxPause is how long threads may stand still; 0 stands for 2 s.
 	MaxPause time.Duration

@@ -68,7 +68,8 @@ func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) err
 	v := chainWalk[profile.Requests]{
 		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Requests, error) {
 			return p.Requests(ctx, clrsnap.RequestsOptions{
-				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop, MaxPause: f.stop.maxPause,
+				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop,
+				MaxPause: f.stop.maxPause,
 			})
 		},
 		partial: func(r *profile.Requests) bool { return r.Partial },

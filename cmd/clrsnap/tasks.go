@@ -25,7 +25,8 @@ state of the thread pool, with the work that waits for a thread, and the armed t
 clrsnap reads all of this from the managed heap. The program is not stopped, and nothing runs in
 the program. The heap changes meanwhile: a chain is shown as of one moment, or left out and
 counted. While anything is left out clrsnap looks again, for 3 seconds. --stop then looks once
-more, with all threads stopped: everything is of one moment. A method whose task nobody can reach counts until the garbage collector has found it.
+more, with all threads stopped: everything is of one moment. A method whose task nobody can reach
+counts until the garbage collector has found it.
 
 An await waits for:
   timer                 Task.Delay or a PeriodicTimer, with the time until the timer is due
@@ -60,7 +61,8 @@ func (a *app) tasks(ctx context.Context, args []string, f *chainFlags) error {
 	v := chainWalk[profile.Tasks]{
 		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Tasks, error) {
 			return p.Tasks(ctx, clrsnap.TasksOptions{
-				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop, MaxPause: f.stop.maxPause,
+				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop,
+				MaxPause: f.stop.maxPause,
 			})
 		},
 		partial: func(t *profile.Tasks) bool { return t.Partial },

@@ -37,8 +37,8 @@ type lateLine struct {
 	exact    bool
 }
 
-// beginLate begins to note missing symbols, if there is a source to fetch symbols from. Nothing is fetched while threads
-// are held: an earlier look has fetched what this look needs.
+// beginLate begins to note missing symbols, if there is a source to fetch symbols from. Nothing is fetched while
+// threads are held: an earlier look has fetched what this look needs.
 func (g *gathering) beginLate() {
 	if _, held := g.from.(*standing); g.Options.Source != nil && !held {
 		g.names.late = &late{native: map[walk.Place]nativePlace{}}
