@@ -87,8 +87,8 @@ func (p *Process) runningProcess() *live.Process {
 }
 
 // atRest calls look while all threads of a running process stand still, for most at most. If that fails, the result's
-// Reason says why, and what look has found does not count. Where objects are being moved just then, the threads go on, and are stopped
-// once more a little later.
+// Reason says why, and what look has found does not count. Where objects are being moved just then, the threads go on,
+// and are stopped once more a little later.
 func (p *Process) atRest(ctx context.Context, most time.Duration, look func(context.Context) error) *profile.HeapStop {
 	most = cmp.Or(most, DefaultPause)
 	stop := &profile.HeapStop{}
