@@ -446,9 +446,6 @@ func (t *taskWalk) file(a *async.Awaited) string {
 // handle describes an operation on the descriptor of a SafeHandle.
 func (t *taskWalk) handle(verb string, handle arch.Addr) string {
 	objects := t.p.Managed.Objects
-	if t.p.runningProcess() == nil {
-		return verb
-	}
 	class, err := objects.Class(handle)
 	if err != nil {
 		return verb

@@ -140,7 +140,7 @@ func (s *Suspension) polled() (out []string) {
 // describeIO describes an operation on a descriptor: "read /var/log/orders.log". A dump does not keep the targets of
 // descriptors.
 func (p *Process) describeIO(verb string, fd int32) string {
-	if fd < 0 || p.Live == nil {
+	if fd < 0 || p.runningProcess() == nil {
 		return verb
 	}
 	return verb + " " + p.descriptor(fd)
