@@ -140,7 +140,8 @@ func wantsOwner(w *Wait) bool { return w.Kind != MonitorWait && LockKindOf(w) !=
 
 // WaitGraph returns who waits for whom.
 //
-// Of a running process, a deadlock is certain only if all its members are Still: see Thread.
+// Of a running process, a deadlock is certain only if all its members are Still (see Thread), or if all threads were
+// stopped.
 func (s *Snapshot) WaitGraph() *WaitGraph {
 	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, ids: map[lockID]int{},
 		g: &WaitGraph{}}
