@@ -2,6 +2,7 @@ package clrsnap
 
 import (
 	"context"
+	"time"
 
 	"clrsnap/internal/session"
 	"clrsnap/profile"
@@ -15,6 +16,12 @@ type RequestsOptions struct {
 	Progress func(done, all uint64)
 	// Doing is as in TasksOptions.
 	Doing func(what string, done float64)
+	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment.
+	// profile.Requests.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+	// held, or if MaxPause is too short, the look while the program ran counts.
+	Stop bool
+	// MaxPause is how long threads may stand still; 0 stands for 2 s.
+	MaxPause time.Duration
 }
 
 // Requests finds which HTTP requests ASP.NET Core's server Kestrel is serving, and which calls of HttpClient are under
@@ -23,6 +30,8 @@ type RequestsOptions struct {
 // until then, and is Partial; when the process exits, there is an error and a result, too. With other errors there is
 // no result. ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
 func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {
-	r, err := p.s.Requests(ctx, session.WalkOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
+	r, err := p.s.Requests(ctx, session.WalkOptions{
+		MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing, Stop: o.Stop, MaxPause: o.MaxPause,
+	})
 	return r, publish(err)
 }

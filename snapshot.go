@@ -2,6 +2,7 @@ package clrsnap
 
 import (
 	"context"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"
@@ -46,6 +47,17 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 // look stops no thread that SnapshotAll would not stop.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner(), Waits: true})
+	return s, publish(err)
+}
+
+// SnapshotWaitsAtRest is SnapshotWaits while all threads of a running process stand still, for most at most; 0 stands
+// for 2 s. So all waits, holds and likely holders belong to one moment, also while the collector moves objects all the
+// time. profile.Snapshot.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+// held, the result is that of SnapshotWaits.
+func (p *Process) SnapshotWaitsAtRest(ctx context.Context, filter Filter, most time.Duration) (
+	*profile.Snapshot, error,
+) {
+	s, err := p.s.SnapshotWaitsAtRest(ctx, filter.inner(), most)
 	return s, publish(err)
 }
 

@@ -2,6 +2,7 @@ package clrsnap
 
 import (
 	"context"
+	"time"
 
 	"clrsnap/internal/session"
 	"clrsnap/profile"
@@ -16,6 +17,12 @@ type TasksOptions struct {
 	// Doing is called from time to time while the found methods are read, with the name of the step and with how far
 	// the step has come, from 0 to 1; nil: no calls.
 	Doing func(what string, done float64)
+	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment.
+	// profile.Tasks.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+	// held, or if MaxPause is too short, the look while the program ran counts.
+	Stop bool
+	// MaxPause is how long threads may stand still; 0 stands for 2 s.
+	MaxPause time.Duration
 }
 
 // Tasks walks the managed heap and finds the suspended async methods: who awaits whom, and the innermost method's wait.
@@ -24,6 +31,8 @@ type TasksOptions struct {
 // an error and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not
 // known. Lines are found with Options.Lines.
 func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*profile.Tasks, error) {
-	t, err := p.s.Tasks(ctx, session.WalkOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
+	t, err := p.s.Tasks(ctx, session.WalkOptions{
+		MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing, Stop: o.Stop, MaxPause: o.MaxPause,
+	})
 	return t, publish(err)
 }

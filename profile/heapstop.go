@@ -2,10 +2,9 @@ package profile
 
 import "time"
 
-// HeapStop says how a process was stopped for the reading of its heap at one moment.
+// HeapStop says how a process was stopped for the reading of its heap, tasks, requests or waits at one moment.
 type HeapStop struct {
-	// Exact: the heap is as at Heap.CapturedAt. Otherwise the heap was read while the process ran, and Reason says
-	// why.
+	// Exact: everything is as at CapturedAt. Otherwise the process was read while it ran, and Reason says why.
 	Exact   bool
 	Reason  string
 	Pause   time.Duration // how long threads stood still, in all stops together

@@ -33,9 +33,14 @@ type Snapshot struct {
 	Needs  []Need
 	// Lost are the permits without a likely holder for which others wait, if Lost was asked for, of all threads.
 	Lost []Lost
+	// Stop says how long all threads stood still, and whether everything is of one moment; nil: no stop was asked for.
+	Stop *HeapStop
 	// Unsearched is why Awaits and Needs may lack something; "": no known reason.
 	Unsearched string
 }
+
+// AtRest reports whether nothing changed while the snapshot was taken: of a core dump, or with all threads stopped.
+func (s *Snapshot) AtRest() bool { return s.Process.Core != nil || s.Stop != nil && s.Stop.Exact }
 
 // Registers say where the registers of threads that were not blocked came from. The stack walk of a thread begins
 // with the thread's registers.

@@ -17,8 +17,9 @@ type Requests struct {
 	Unproven int
 	// CallsUnread: the process has HttpClient, and the calls cannot be read. Calls and Pools are empty.
 	CallsUnread     bool
-	ConsistentShare float64 // as in Heap: requests and calls in the rest may be missing
-	Partial         bool    // the walk ended early
+	ConsistentShare float64   // as in Heap: requests and calls in the rest may be missing
+	Partial         bool      // the walk ended early
+	Stop            *HeapStop // as in Tasks
 }
 
 // RequestGroup is requests for one path that wait in one place.

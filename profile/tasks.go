@@ -24,6 +24,8 @@ type Tasks struct {
 	Unread          int     // unreadable objects of methods, as after a collection: some methods may not have ended
 	ConsistentShare float64 // as in Heap: methods in the rest may be missing
 	Partial         bool    // the walk ended early
+	// Stop says how long all threads stood still, and whether everything is of one moment; nil: no stop was asked for.
+	Stop *HeapStop
 }
 
 // TaskChain is async methods that await each other, or several equal chains.

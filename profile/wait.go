@@ -37,7 +37,8 @@ const (
 
 // WaitKinds are all kinds of wait.
 var WaitKinds = [...]WaitKind{
-	MonitorEnter, MonitorWait, LockEnter, SpinLockEnter, ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
+	MonitorEnter, MonitorWait, LockEnter, SpinLockEnter,
+	ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
 	BarrierWait, CollectionTake, CollectionAdd, TaskWait, TaskWaitAll, TaskWaitAny, ThreadJoin, ThreadSleep, HandleOne,
 	HandleAny, HandleAll, WaitIO, WaitIdle, WaitRuntime,
 }

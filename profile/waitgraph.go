@@ -140,7 +140,8 @@ func wantsOwner(w *Wait) bool { return w.Kind != MonitorWait && LockKindOf(w) !=
 
 // WaitGraph returns who waits for whom.
 //
-// Of a running process, a deadlock is certain only if all its members are Still: see Thread.
+// Of a running process, a deadlock is certain only if all its members are Still (see Thread), or if all threads were
+// stopped.
 func (s *Snapshot) WaitGraph() *WaitGraph {
 	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, ids: map[lockID]int{},
 		g: &WaitGraph{}}
@@ -502,7 +503,7 @@ func (d *Deadlock) isFact() bool { return d.Certain && d.Timeout == Forever }
 // proved reports whether a thread's wait is certain, together with the waits of other threads.
 func (b *waitGraph) proved(i int) bool {
 	t := &b.s.Threads[i]
-	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
+	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.AtRest())
 }
 
 // stays reports whether a thread certainly waits for ever, unless the thread gets what it waits for.

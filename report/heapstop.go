@@ -38,6 +38,31 @@ func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 	return notes
 }
 
+// restNotes say what a stop of all threads achieved for tasks, requests or waits, or what a stop would be for.
+// looked says how often clrsnap has looked in vain; "": nothing is missing.
+func restNotes(s *profile.HeapStop, looked string) []string {
+	switch {
+	case s == nil && looked == "":
+		return nil
+	case s == nil:
+		return []string{looked + "; --stop looks once more, with all threads stopped"}
+	case s.Exact:
+		return []string{"All of one moment: all threads were " + heapStopText(s)}
+	case s.Stops > 0:
+		return []string{"Not of one moment: " + display.Clean(s.Reason) + ". The program stood still for " +
+			s.Pause.Round(10*time.Microsecond).String() + ", and was read while it ran"}
+	}
+	return []string{"Not of one moment, and the program was not stopped: " + display.Clean(s.Reason)}
+}
+
+// rest prints restNotes.
+func (p *printer) rest(s *profile.HeapStop, looked string) {
+	for _, note := range restNotes(s, looked) {
+		p.paint(dim, note)
+		p.end()
+	}
+}
+
 // atOnceHint says how to read a heap without these doubts.
 func atOnceHint(h *profile.Heap) string {
 	if h.Stop != nil || h.Process.Core != nil {

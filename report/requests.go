@@ -320,9 +320,15 @@ func (p *requestsPrinter) summary() {
 	}
 	p.paint(dim, s)
 	p.end()
+	looked := ""
 	if n := p.r.Unproven; n > 0 {
-		p.paint(dim, counted(n, "object", "objects")+" changed or moved at each read: requests and calls may be "+
-			"missing; look again")
-		p.end()
+		looked = counted(n, "object", "objects") + " changed or moved at each look, for " + spanText(p.r.Duration) +
+			": requests and calls may be missing"
 	}
+	if looked != "" && (p.r.Stop != nil || p.r.Partial || p.r.Process.Core != nil) {
+		p.paint(dim, looked)
+		p.end()
+		looked = ""
+	}
+	p.rest(p.r.Stop, looked)
 }

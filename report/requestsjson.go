@@ -19,6 +19,7 @@ func RequestsJSON(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 		},
 		CapturedAt: r.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(r.Duration.Microseconds()) / 1e3,
 		Unproven: r.Unproven, CallsUnread: r.CallsUnread, ConsistentShare: r.ConsistentShare, Partial: r.Partial,
+		Stop: jsonHeapStopOf(r.Stop),
 	})
 	requests := firstOf(r.Requests, o.Rows)
 	c.Text(",\n\"requests\":")
@@ -36,13 +37,14 @@ func RequestsJSON(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 }
 
 type jsonRequests struct {
-	Process         jsonProcess `json:"process"`
-	CapturedAt      string      `json:"capturedAt"`
-	Milliseconds    float64     `json:"durationMilliseconds"`
-	Unproven        int         `json:"unproven,omitempty"`
-	CallsUnread     bool        `json:"callsUnread,omitempty"`
-	ConsistentShare float64     `json:"consistentShare"`
-	Partial         bool        `json:"partial,omitempty"`
+	Process         jsonProcess   `json:"process"`
+	CapturedAt      string        `json:"capturedAt"`
+	Milliseconds    float64       `json:"durationMilliseconds"`
+	Unproven        int           `json:"unproven,omitempty"`
+	CallsUnread     bool          `json:"callsUnread,omitempty"`
+	ConsistentShare float64       `json:"consistentShare"`
+	Partial         bool          `json:"partial,omitempty"`
+	Stop            *jsonHeapStop `json:"stop,omitempty"`
 }
 
 // jsonDoing is the work of requests or calls.

@@ -256,5 +256,10 @@ func (p *printer) tasksSummary(t *profile.Tasks) {
 	}
 	p.paint(dim, s)
 	p.end()
+	looked := ""
+	if t.Unproven+t.Unread > 0 && t.Process.Core == nil && !t.Partial {
+		looked = "Objects moved or changed at each look, for " + spanText(t.Duration)
+	}
+	p.rest(t.Stop, looked)
 	p.missing(t.Process.Core)
 }

@@ -19,7 +19,7 @@ func TasksJSON(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 		},
 		CapturedAt: t.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(t.Duration.Microseconds()) / 1e3,
 		Methods: t.Methods, Unproven: t.Unproven, Unread: t.Unread, ConsistentShare: t.ConsistentShare,
-		Partial: t.Partial,
+		Partial: t.Partial, Stop: jsonHeapStopOf(t.Stop),
 	})
 	chains := firstOf(t.Chains, o.Rows)
 	c.Text(",\n\"chains\":")
@@ -57,14 +57,15 @@ type jsonFault struct {
 }
 
 type jsonTasks struct {
-	Process         jsonProcess `json:"process"`
-	CapturedAt      string      `json:"capturedAt"`
-	Milliseconds    float64     `json:"durationMilliseconds"`
-	Methods         int         `json:"methods"`
-	Unproven        int         `json:"unproven,omitempty"`
-	Unread          int         `json:"unread,omitempty"`
-	ConsistentShare float64     `json:"consistentShare"`
-	Partial         bool        `json:"partial,omitempty"`
+	Process         jsonProcess   `json:"process"`
+	CapturedAt      string        `json:"capturedAt"`
+	Milliseconds    float64       `json:"durationMilliseconds"`
+	Methods         int           `json:"methods"`
+	Unproven        int           `json:"unproven,omitempty"`
+	Unread          int           `json:"unread,omitempty"`
+	ConsistentShare float64       `json:"consistentShare"`
+	Partial         bool          `json:"partial,omitempty"`
+	Stop            *jsonHeapStop `json:"stop,omitempty"`
 }
 
 type jsonChain struct {

@@ -35,6 +35,7 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 	p.states()
 	p.paint(dim, graphSummary(s, g))
 	p.end()
+	p.rest(s.Stop, changing(s))
 	if s.Unsearched != "" {
 		which := "Likely deadlocks"
 		if s.Process.Core != nil { // the locks are missing, too
@@ -44,6 +45,20 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 		p.end()
 	}
 	return p.w.Flush()
+}
+
+// changing says how many threads' waits changed at each look; "": none.
+func changing(s *profile.Snapshot) string {
+	n := 0
+	for i := range s.Threads {
+		if w := s.Threads[i].Wait; w != nil && !w.Certain && profile.LockKindOf(w) != "" {
+			n++
+		}
+	}
+	if n == 0 || s.AtRest() {
+		return ""
+	}
+	return counted(n, "wait", "waits") + " changed at each look"
 }
 
 // graphPrinter writes a WaitGraph.

@@ -84,6 +84,9 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 	j.deadlocks(c, "deadlocks", g.Deadlocks)
 	j.deadlocks(c, "suspected", g.Suspected)
 	j.likely(c, g.Likely)
+	if s.Stop != nil {
+		c.Field("stop", jsonHeapStopOf(s.Stop))
+	}
 	if s.Unsearched != "" {
 		c.Field("unsearched", s.Unsearched)
 	}

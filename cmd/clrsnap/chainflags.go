@@ -19,6 +19,7 @@ type chainFlags struct {
 	source   sourceFlags
 	limit    int
 	maxCPU   float64
+	stop     heapStopFlags
 	lines    string
 	full     bool
 	plumbing bool
@@ -31,6 +32,7 @@ type chainFlags struct {
 type chainTexts struct {
 	limited string // "different chains and timers"
 	all     string // "chains"
+	things  string // "the async methods are"
 }
 
 // command completes a verb: its flags, with flags of the verb's own, and its run.
@@ -41,7 +43,7 @@ func (f *chainFlags) command(
 	cmd.ValidArgsFunction = completePID
 	f.register(cmd, texts, own)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(texts); err != nil {
+		if err := cmp.Or(f.check(texts), f.stop.check(cmd, f.maxCPU)); err != nil {
 			return err
 		}
 		if err := a.mayBlockWalked(&f.coreFlags); err != nil {
@@ -62,6 +64,7 @@ func (f *chainFlags) register(cmd *cobra.Command, texts chainTexts, own func(*pf
 	fs.BoolVar(&f.plumbing, "plumbing", false, "every framework method: of ASP.NET Core, for example")
 	fs.BoolVar(&f.full, "full", false, "leave nothing out: any width, nothing folded")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use a `number` of CPUs at most, for example 0.2 or 4")
+	f.stop.register(fs, texts.things)
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all "+texts.all+" unless --limit is given")
 	fs.StringVarP(&f.output, "output", "o", "", "write to a `file`; - is standard output")
@@ -73,7 +76,9 @@ func (f *chainFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0
 	}
-	return f.pidOrCore(cmd, args, runningFlag{"max-cpu", "a core dump is read with a single CPU"})
+	const because = "the threads of a core dump stand still"
+	return f.pidOrCore(cmd, args, runningFlag{"max-cpu", "a core dump is read with a single CPU"},
+		runningFlag{"stop", because}, runningFlag{"max-pause", because})
 }
 
 // check refuses flags that make no sense.

@@ -138,7 +138,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 		"look again and again, with a `time` between, and show the growth since the first look")
 	fs.IntVar(&f.looks, "looks", 0, "with --every: end after a `number` of looks; 0: with Ctrl-C")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use a `number` of CPUs at most, for example 0.2 or 4")
-	f.stop.register(fs)
+	f.stop.register(fs, "the heap is")
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")

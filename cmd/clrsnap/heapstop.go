@@ -16,11 +16,11 @@ type heapStopFlags struct {
 	anyCPU   bool // --max-cpu was not given
 }
 
-func (f *heapStopFlags) register(fs *pflag.FlagSet) {
+func (f *heapStopFlags) register(fs *pflag.FlagSet, what string) {
 	fs.BoolVar(&f.stop, "stop", false,
-		"stop all threads while the heap is read, so that the whole heap is of one moment")
+		"stop all threads while "+what+" read, so that everything is of one moment")
 	fs.DurationVar(&f.maxPause, "max-pause", 2*time.Second,
-		"with --stop: the longest stop; a heap that takes longer is read without a stop. From 10ms to 1m")
+		"with --stop: the longest stop; what takes longer is read without a stop. From 10ms to 1m")
 }
 
 // check refuses flags that make no sense. maxCPU is the number of CPUs that may be used.

@@ -23,6 +23,8 @@ type locksFlags struct {
 	all       bool
 	awaits    string        // when to look for permits of async methods
 	failOn    string        // which finding has the exit status 3
+	stop      bool          // all threads stand still
+	most      time.Duration // how long all threads may stand still; 0: the default
 	watch     time.Duration // how long to wait between two looks; 0: one look
 }
 
@@ -58,7 +60,10 @@ Deadlocks:
 Exit status: 3 for a proved deadlock, with --fail-on likely also for a likely one; 1 if a
 stack is missing and there is no deadlock; 0 otherwise.
 
-Threads are stopped as rarely as by clrsnap stack. A blocked thread is never stopped.
+Threads are stopped as rarely as by clrsnap stack. A blocked thread is never stopped. Locks that
+change hands, or that the garbage collector moves, are read again a few times; a wait that
+changed each time is marked. --stop then looks once more, with all threads stopped for up to two
+seconds (--max-pause): everything is of one moment, and the marks are gone.
 
   --watch       look again every two seconds, until Ctrl-C; --watch=500ms for another time
   --all         every waiter, the wait of an asynchronous Main, and locks without waiters
@@ -68,6 +73,7 @@ Threads are stopped as rarely as by clrsnap stack. A blocked thread is never sto
 		Example: `  clrsnap locks 4242                        who waits for whom?
   clrsnap locks 4242 >/dev/null; [ $? = 3 ] && echo deadlock
   clrsnap locks 4242 --json | jq -r '.deadlocks[].text'
+  clrsnap locks 4242 --stop                 everything of one moment, with all threads stopped
   clrsnap locks 4242 --html locks.html      a picture to send
   clrsnap locks 4242 --dot | dot -Tpng > locks.png
   clrsnap locks --core core.4242            who waited for whom when it crashed`,
@@ -103,6 +109,7 @@ func (f *locksFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.stack.text.Full, "full", false, "names of any width")
 	f.stack.source.register(fs)
+	fs.BoolVar(&f.stop, "stop", false, "stop all threads while the waits are read, so that everything is of one moment")
 	maxPauseFlag(fs, &f.stack.maxPause)
 	f.stack.registerCore(fs)
 	fs.BoolVar(&f.stack.json, "json", false, "as JSON (docs/json.md)")
@@ -143,6 +150,9 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 	}
 	if f.failOn == "likely" && f.awaits == "never" {
 		return usagef("--fail-on likely finds nothing with --awaits never: leave out one of the two")
+	}
+	if f.stop && given("max-pause") {
+		f.most = f.stack.maxPause
 	}
 	f.stack.permits = permitsModes[f.awaits]
 	_, err := f.stack.check()
@@ -210,7 +220,13 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 	found bool, err error,
 ) {
 	watch := a.watch(ctx, &threadFilter{})
-	s, err := p.SnapshotWaits(ctx, watch.filter)
+	look := p.SnapshotWaits
+	if f.stop {
+		look = func(ctx context.Context, filter clrsnap.Filter) (*profile.Snapshot, error) {
+			return p.SnapshotWaitsAtRest(ctx, filter, f.most)
+		}
+	}
+	s, err := look(ctx, watch.filter)
 	watch.done()
 	if s == nil {
 		return false, err

@@ -39,6 +39,14 @@ func testLocks(t *testing.T, runtime string) {
 	found(pid).want(t, "^Deadlock: "+circle+"$", `^    Deadlocks\.Monitors\.Two.*deadlocks/Monitors\.cs:~?\d+`,
 		"^Circle of waits: timed-1 .*: the circle ends by itself, because one thread waits for at most 60 min$",
 		`^\d+ deadlocks, 2 suspected, \d+ likely`)
+	testenv.UntilSeen(t, func() string {
+		r := found(pid, "--stop")
+		if !strings.Contains(r.stdout, "\nAll of one moment: all threads were stopped for ") {
+			return "locks of one moment"
+		}
+		r.want(t, "^Deadlock: "+circle+"$", `^\d+ deadlocks, 2 suspected, \d+ likely`)
+		return ""
+	})
 	found(pid, "--dot").want(t, "^digraph locks {$", "color=red", "^}$")
 	var got struct {
 		Deadlocks []struct {

@@ -35,7 +35,9 @@ queue for each server.
 
 clrsnap takes the stacks of all threads, as clrsnap stack does, and reads the rest from the
 managed heap: the program is not stopped for that, and nothing runs in the program. A request or a
-call that has begun or ended meanwhile may be shown or not.
+call that has begun or ended meanwhile may be shown or not. While objects change or move during
+the read clrsnap looks again, for 3 to 9 seconds. --stop then looks once more, with all threads
+stopped: everything is of one moment.
 
 The query of a path, from "?" on, may be secret: --query shows queries. Paths may be secret as
 well, and are always shown.
@@ -54,8 +56,9 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap requests 4242 --limit 5     the five largest groups
   clrsnap requests 4242 --json | jq '.requests[] | {count, method, path, state}'
   clrsnap requests 4242 --json | jq '.pools[] | select(.queued > 0)'
+  clrsnap requests 4242 --stop        everything of one moment, with all threads stopped
   clrsnap requests --core core.4242`,
-	}, chainTexts{"groups of requests, and of calls", "groups"}, func(fs *pflag.FlagSet) {
+	}, chainTexts{"groups of requests, and of calls", "groups", "requests and calls are"}, func(fs *pflag.FlagSet) {
 		fs.BoolVar(&f.query, "query", false, "show queries as well; can be secrets")
 	}, func(ctx context.Context, args []string) error { return a.requests(ctx, args, &f) })
 }
@@ -64,7 +67,10 @@ createdump with type 2 (with heap) or 4 (full).
 func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) error {
 	v := chainWalk[profile.Requests]{
 		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Requests, error) {
-			return p.Requests(ctx, clrsnap.RequestsOptions{MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing})
+			return p.Requests(ctx, clrsnap.RequestsOptions{
+				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop,
+				MaxPause: f.stop.maxPause,
+			})
 		},
 		partial: func(r *profile.Requests) bool { return r.Partial },
 		print: func(w io.Writer, r *profile.Requests, l chainLook) error {

@@ -79,6 +79,14 @@ func testRequestsVerb(t *testing.T, runtime string) {
 	}
 	good(t, "requests", pid, "--query").want(t, `^  /source/1\?key=secret  HTTP/1\.1`)
 	wantRequests(t, good(t, "requests", pid, "--json").stdout, true)
+	atRest := ""
+	testenv.UntilSeen(t, func() string {
+		if atRest = good(t, "requests", pid, "--stop", "--json").stdout; !strings.Contains(atRest, `"exact":true`) {
+			return "requests of one moment"
+		}
+		return ""
+	})
+	wantRequests(t, atRest, true)
 	wantRequests(t, good(t, "requests", "--core", testenv.GCoreDump(t, app.PID), "--json").stdout, false)
 }
 

@@ -148,7 +148,7 @@ func (a *app) subject(f *stackFlags, args []string) (subject, error) {
 func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	const because = "the threads of a core dump stand still"
 	return f.pidOrCore(cmd, args, runningFlag{"stop-all", because}, runningFlag{"max-pause", because},
-		runningFlag{"watch", because})
+		runningFlag{"stop", because}, runningFlag{"watch", because})
 }
 
 // A subject is a process or a core dump whose stacks are shown.

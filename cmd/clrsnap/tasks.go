@@ -24,7 +24,9 @@ state of the thread pool, with the work that waits for a thread, and the armed t
 
 clrsnap reads all of this from the managed heap. The program is not stopped, and nothing runs in
 the program. The heap changes meanwhile: a chain is shown as of one moment, or left out and
-counted. A method whose task nobody can reach counts until the garbage collector has found it.
+counted. While anything is left out clrsnap looks again, for 3 seconds. --stop then looks once
+more, with all threads stopped: everything is of one moment. A method whose task nobody can reach
+counts until the garbage collector has found it.
 
 An await waits for:
   timer                 Task.Delay or a PeriodicTimer, with the time until the timer is due
@@ -48,8 +50,9 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap tasks 4242 --limit 5        the five most frequent chains
   clrsnap tasks 4242 --json | jq '.chains[] | select(.waitsFor.kind == "socket") | .count'
   clrsnap tasks 4242 --json | jq .pool
+  clrsnap tasks 4242 --stop           everything of one moment, with all threads stopped
   clrsnap tasks --core core.4242`,
-	}, chainTexts{"different chains and timers", "chains"}, func(*pflag.FlagSet) {},
+	}, chainTexts{"different chains and timers", "chains", "the async methods are"}, func(*pflag.FlagSet) {},
 		func(ctx context.Context, args []string) error { return a.tasks(ctx, args, &f) })
 }
 
@@ -57,7 +60,10 @@ createdump with type 2 (with heap) or 4 (full).
 func (a *app) tasks(ctx context.Context, args []string, f *chainFlags) error {
 	v := chainWalk[profile.Tasks]{
 		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Tasks, error) {
-			return p.Tasks(ctx, clrsnap.TasksOptions{MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing})
+			return p.Tasks(ctx, clrsnap.TasksOptions{
+				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop,
+				MaxPause: f.stop.maxPause,
+			})
 		},
 		partial: func(t *profile.Tasks) bool { return t.Partial },
 		print: func(w io.Writer, t *profile.Tasks, l chainLook) error {

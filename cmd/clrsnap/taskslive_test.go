@@ -40,6 +40,17 @@ func testTasksVerb(t *testing.T, runtime string) {
 	if r.stderr != "" {
 		t.Errorf("warnings: %q", r.stderr)
 	}
+	testenv.UntilSeen(t, func() string {
+		rest := good(t, "tasks", pid, "--limit", "0", "--stop")
+		if !strings.Contains(rest.stdout, "\nAll of one moment: all threads were stopped for ") {
+			return "tasks of one moment"
+		}
+		rest.want(t,
+			`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  `,
+			`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`,
+			`^1 × running on [^\n]+\n    Tasks\.Running\.Leaf\{async\}\(string, string, Action<string>\)`)
+		return ""
+	})
 	var doc struct {
 		Chains []struct {
 			Count  int

@@ -16,14 +16,11 @@ import (
 )
 
 // DefaultHeapPause is how long Options.Stop may stop a process.
-const DefaultHeapPause = 2 * time.Second
+const DefaultHeapPause = session.DefaultPause
 
 // Bounds of the search for a moment at which the heap can be walked.
 const (
-	heapStops    = 6
-	passingStops = 3                     // of the stops, if threads do not stop
-	firstRest    = 10 * time.Millisecond // between the first two stops, and twice as long before each further stop
-	mostReaders  = 4                     // goroutines that walk while the process is stopped, unless more are allowed
+	mostReaders = 4 // goroutines that walk while the process is stopped, unless more are allowed
 )
 
 // atOnce walks the heap while all threads are stopped. If that fails, the census is nil, and
@@ -32,53 +29,41 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.warm(ctx)
 	h.stop = &profile.HeapStop{}
 	most := cmp.Or(h.o.MaxPause, DefaultHeapPause)
-	for n := 0; n < heapStops && h.stop.Pause < most; n++ {
-		if n > 0 && !session.Sleep(ctx, firstRest<<(n-1)) {
-			h.stop.Reason = interrupted
+	for n := 0; n < session.MaxStops && h.stop.Pause < most; n++ {
+		if n > 0 && !session.Sleep(ctx, session.FirstRest<<(n-1)) {
+			h.stop.Reason = session.Interrupted
 			break
 		}
 		h.calm(ctx)
 		census, err := h.attempt(ctx, most-h.stop.Pause)
 		if err != nil {
 			h.stop.Reason = err.Error()
-			if errors.Is(err, heap.ErrTorn) || passing(err) && n+1 < passingStops {
+			if errors.Is(err, heap.ErrTorn) || session.Passing(err) && n+1 < session.PassingStops {
 				continue
 			}
 			return nil, h.p.Alive()
 		}
 		h.stop.Exact, h.stop.Reason, h.stop.Unfinished = !census.Stopped, "", census.Unfinished
 		if census.Stopped {
-			h.stop.Reason = interrupted
+			h.stop.Reason = session.Interrupted
 		}
 		return census, nil
 	}
 	return nil, nil
 }
 
-const interrupted = "it was interrupted" // HeapStop.Reason
-
-// passing reports whether threads may well be held a moment later.
-func passing(err error) bool {
-	for _, p := range []error{live.ErrNotStopping, live.ErrNewThreads, live.ErrWatchdog, live.ErrTracerLost} {
-		if errors.Is(err, p) {
-			return true
-		}
-	}
-	return false
-}
-
 // attempt is one stop.
 func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *heap.Census, err error) {
 	h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 	f := forecast{limit: limit}
-	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
+	held, holdErr := h.p.Live.Hold(limit, func(all live.Standing) {
 		h.began = time.Now()
 		f.begin = h.began
 		h.epoch = h.p.Moments().Epoch()
 		o := h.options()
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped
-		o.Stopped = func() bool { return h.Stopped() || !still() || f.vain.Load() }
+		o.Stopped = func() bool { return h.Stopped() || !all.Still() || f.vain.Load() }
 		census, err = h.p.Managed.Heap.Walk(o)
 	})
 	h.stop.Stops += held.Stops

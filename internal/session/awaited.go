@@ -283,7 +283,7 @@ func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 		return nil
 	}
 	due, _, armed, err := t.due(timer)
-	out.Due, out.HasDue = due, armed && t.p.moments.Changes()
+	out.Due, out.HasDue = due, armed && t.p.runningProcess() != nil
 	return err
 }
 

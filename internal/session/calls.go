@@ -274,7 +274,7 @@ func (w *requestWalk) clientCall(c *sent) profile.ClientCall {
 // remote is the other end of a connection, from the kernel, or else as the program had it at the
 // connect.
 func (w *requestWalk) remote(u *web.Use) string {
-	if w.p.Live != nil {
+	if w.p.runningProcess() != nil {
 		if to := w.p.remoteOf(u.Socket); to != "" {
 			return to
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ type WalkOptions struct {
 	// Doing is called from time to time while the walked objects are analysed, with the name of the analysis and the
 	// progress from 0 to 1; nil: no calls.
 	Doing func(what string, done float64)
+	// Stop stops all threads of a running process, so that what is found belongs to one moment.
+	Stop bool
+	// MaxPause bounds the stop; 0 stands for DefaultPause.
+	MaxPause time.Duration
 }
 
 // ErrNoHeap: the heap of the runtime cannot be read.
@@ -62,6 +67,9 @@ func (h *HeapWalk) Options() heap.Options {
 	o := heap.Options{
 		Memory: h.p.from, Still: !h.p.moments.Changes(), Threads: h.Threads, Check: h.check,
 		Progress: h.o.Progress, Stopped: h.Stopped,
+	}
+	if _, held := h.p.from.(*standing); held {
+		o.Held, o.Workers = true, min(runtime.NumCPU(), mostReaders)
 	}
 	if !o.Still {
 		o.Workers = max(int(h.share()+0.999), 1)

@@ -41,7 +41,7 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 		return nil
 	}
 	w := &profile.Wait{Kind: profile.WaitIO, Target: verb, Certain: true}
-	if s.Process.Live == nil || c.SyscallArgs == [6]uint64{} {
+	if s.Process.runningProcess() == nil || c.SyscallArgs == [6]uint64{} {
 		return w // a dump does not keep the targets of descriptors
 	}
 	switch {
@@ -82,6 +82,9 @@ const restartSyscall = 219
 // now. A thread that was stopped for the capture goes on with the call afterwards.
 func (s *Suspension) inSameCall() bool {
 	c, live := s.Capture, s.Process.Live
+	if live == nil {
+		return true // all threads stand still
+	}
 	if !c.Busy() {
 		return live.Holds(s.Thread.OSThreadID, c.Proof)
 	}
@@ -137,7 +140,7 @@ func (s *Suspension) polled() (out []string) {
 // describeIO describes an operation on a descriptor: "read /var/log/orders.log". A dump does not keep the targets of
 // descriptors.
 func (p *Process) describeIO(verb string, fd int32) string {
-	if fd < 0 || p.Live == nil {
+	if fd < 0 || p.runningProcess() == nil {
 		return verb
 	}
 	return verb + " " + p.descriptor(fd)
@@ -147,7 +150,7 @@ func (p *Process) describeIO(verb string, fd int32) string {
 // end, or the addresses and the state of a socket. The process may have closed the descriptor
 // meanwhile, and opened another file with the same number.
 func (p *Process) descriptor(fd int32) string {
-	dir := p.Live.Dir()
+	dir := p.runningProcess().Dir()
 	link, err := dir.Readlink("fd/" + strconv.Itoa(int(fd)))
 	if err != nil {
 		return fmt.Sprintf("descriptor %d", fd)

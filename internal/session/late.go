@@ -37,9 +37,10 @@ type lateLine struct {
 	exact    bool
 }
 
-// beginLate begins to note missing symbols, if there is a source to fetch symbols from.
+// beginLate begins to note missing symbols, if there is a source to fetch symbols from. Nothing is fetched while
+// threads are held: an earlier look has fetched what this look needs.
 func (g *gathering) beginLate() {
-	if g.Options.Source != nil {
+	if _, held := g.from.(*standing); g.Options.Source != nil && !held {
 		g.names.late = &late{native: map[walk.Place]nativePlace{}}
 	}
 }

@@ -214,7 +214,9 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, err error) {
 	if err != nil || !armed {
 		return out, err
 	}
-	out = profile.Timer{Count: 1, Due: due, HasDue: t.p.moments.Changes(), Period: period, Callback: "[not known]"}
+	out = profile.Timer{
+		Count: 1, Due: due, HasDue: t.p.runningProcess() != nil, Period: period, Callback: "[not known]",
+	}
 	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return out, err

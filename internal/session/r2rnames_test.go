@@ -18,10 +18,10 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestReadyToRunNames: of all functions of all ReadyToRun images of an ASP.NET Core program, generic ones included, none
-// has the method of another function. The tables of the image itself say where methods begin: the table of methods and
-// the table of instantiations (readytorun.h). The code of a method that has not run yet has no method: nearest methods
-// are never told.
+// TestReadyToRunNames: of all functions of all ReadyToRun images of an ASP.NET Core program, generic ones included,
+// none has the method of another function. The tables of the image itself say where methods begin: the table of methods
+// and the table of instantiations (readytorun.h). The code of a method that has not run yet has no method: nearest
+// methods are never told.
 func TestReadyToRunNames(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachAspNet(t, testReadyToRunNames)

@@ -26,14 +26,35 @@ var webClasses = map[web.Kind]taskClass{
 }
 
 // Requests finds the requests that the process's web server is serving, and the HttpClient calls in progress.
-// Requests captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the
+// Requests captures the stacks of all threads, and then walks the heap without stopping the program. With
+// WalkOptions.Stop all this is done once more while all threads stand still. If ctx ends, the
 // result has everything found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o WalkOptions) (*profile.Requests, error) {
-	out, err := p.requests(ctx, o, servingThreads{}, requestsHow{stacks: true})
-	if out == nil {
-		return nil, err
+	look := func(ctx context.Context, o WalkOptions) (*profile.Requests, error) {
+		out, err := p.requests(ctx, o, servingThreads{}, requestsHow{stacks: true})
+		if out == nil {
+			return nil, err
+		}
+		return out.Requests, err
 	}
-	return out.Requests, err
+	before, err := look(ctx, o)
+	if err != nil || !o.Stop || !p.moments.Changes() {
+		return before, err
+	}
+	held := before
+	o.Progress, o.Doing, o.MaxCPU = nil, nil, 0
+	stop := p.atRest(ctx, o.MaxPause, func(ctx context.Context) error {
+		out, err := look(ctx, o)
+		if err == nil {
+			held = out
+		}
+		return err
+	})
+	if !stop.Exact {
+		held = before
+	}
+	held.Stop = stop
+	return held, p.Alive()
 }
 
 // InFlight is what a process had begun and not ended, at one moment.
@@ -406,7 +427,7 @@ func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 // since is when something began. Zero: the time is not known, or makes no sense.
 func (w *requestWalk) since(s web.Start) time.Time {
 	at := s.UTC
-	if s.Ticks > 0 && w.p.moments.Changes() {
+	if s.Ticks > 0 && w.p.runningProcess() != nil {
 		at = time.Now().Add(time.Duration(s.Ticks) - live.Monotonic())
 	}
 	return w.believed(at)

@@ -19,7 +19,8 @@ import (
 )
 
 // Tasks finds the async methods on the managed heap that have not ended, and their waits, without stopping the
-// program. If ctx ends, the result has everything found until then, and is Partial.
+// program. With WalkOptions.Stop the last look is taken while all threads stand still. If ctx ends, the result has
+// everything found until then, and is Partial.
 func (p *Process) Tasks(ctx context.Context, o WalkOptions) (*profile.Tasks, error) {
 	if p.Managed == nil || p.Managed.Objects == nil {
 		return nil, p.NoRuntimeError("async methods")
@@ -31,15 +32,17 @@ func (p *Process) Tasks(ctx context.Context, o WalkOptions) (*profile.Tasks, err
 	pace := p.NewHeapWalk(ctx, o) // of all looks
 	var best *profile.Tasks
 	for vain := 0; vain < vainLooks; {
-		t := p.newTaskWalk(ctx, o)
-		census, err := t.walk()
+		out, err := p.lookAtTasks(ctx, o)
 		switch {
 		case err != nil && best != nil:
 			return best, p.Alive()
 		case err != nil:
 			return nil, p.WalkError(err)
 		}
-		out := t.result(census)
+		if o.Stop && p.moments.Changes() {
+			best = p.tasksAtRest(ctx, o, out)
+			break
+		}
 		if vain++; best == nil || lacking(out) < lacking(best) && !out.Partial {
 			best, vain = out, 0
 		}
@@ -52,6 +55,35 @@ func (p *Process) Tasks(ctx context.Context, o WalkOptions) (*profile.Tasks, err
 	}
 	best.Duration = time.Since(pace.Begin)
 	return best, p.Alive()
+}
+
+// lookAtTasks is one look of Tasks.
+func (p *Process) lookAtTasks(ctx context.Context, o WalkOptions) (*profile.Tasks, error) {
+	t := p.newTaskWalk(ctx, o)
+	census, err := t.walk()
+	if err != nil {
+		return nil, err
+	}
+	return t.result(census), nil
+}
+
+// tasksAtRest looks once more, while all threads stand still. before is a look while the threads ran: by that look
+// all names are known. If the threads cannot be held, before counts.
+func (p *Process) tasksAtRest(ctx context.Context, o WalkOptions, before *profile.Tasks) *profile.Tasks {
+	held := before
+	o.Progress, o.Doing, o.MaxCPU = nil, nil, 0
+	stop := p.atRest(ctx, o.MaxPause, func(ctx context.Context) error {
+		out, err := p.lookAtTasks(ctx, o)
+		if err == nil {
+			held = out
+		}
+		return err
+	})
+	if !stop.Exact {
+		held = before
+	}
+	held.Stop = stop
+	return held
 }
 
 // vainLooks bounds the number of successive looks that find no more than an earlier look: then the missing methods

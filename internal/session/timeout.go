@@ -85,7 +85,7 @@ const maxRest = 1 << 31 * time.Millisecond
 // rest is how long a wait still lasts, by the end time of the wait on the thread's stack; 0: not known.
 func (s *Suspension) rest(w *profile.Wait) time.Duration {
 	stack, at := s.Walk.Stack, arch.Addr(s.Capture.SyscallArgs[3])
-	if s.Process.Live == nil || !stack.Contains(at) || !stack.Contains(at+8) {
+	if s.Process.runningProcess() == nil || !stack.Contains(at) || !stack.Contains(at+8) {
 		return 0
 	}
 	sec, ok1 := stack.Uint64(at)

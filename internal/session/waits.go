@@ -251,8 +251,10 @@ func (p *Process) waitReader() *waits.Reader {
 		p.waits = &waits.Reader{Managed: p.Managed, Runtime: p.Runtime, People: people{p}}
 		if p.moments.Changes() {
 			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
-			p.waits.File = p.describeIO
 			p.Managed.Seen.Directly(p.Live)
+		}
+		if p.runningProcess() != nil {
+			p.waits.File = p.describeIO
 		}
 	}
 	return p.waits

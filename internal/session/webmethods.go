@@ -118,7 +118,7 @@ func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
 		return w.web.Activity(activity)
 	}
 	timer, err := w.p.webTimer(w.web, s)
-	if err != nil || timer == 0 || !w.p.moments.Changes() {
+	if err != nil || timer == 0 || w.p.runningProcess() == nil {
 		return time.Time{}, err
 	}
 	class, err := w.p.Managed.Objects.Class(timer)

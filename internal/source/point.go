@@ -66,7 +66,8 @@ func (a *Assembly) Document(i int32) (Document, error) {
 	return d, nil
 }
 
-// TextSize returns how many bytes Text unpacks for a document, by the PDB's word; 0: the PDB does not contain the text.
+// TextSize returns how many bytes Text unpacks for a document, by the PDB's word; 0: the PDB does not contain the
+// text.
 func (a *Assembly) TextSize(i int32) int { return a.file.SourceSize(i) }
 
 // Text returns the text of a document if the PDB contains it.

@@ -161,8 +161,8 @@ func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 	return w, nil
 }
 
-// Over reports whether a thread with a record of its waits does not wait. The answer is right only if the thread has not
-// run meanwhile.
+// Over reports whether a thread with a record of its waits does not wait. The answer is right only if the thread has
+// not run meanwhile.
 func (r *Reader) Over(t *thread.Thread) bool {
 	s, err := r.subsystem(t)
 	return err == nil && s.known && !s.waits

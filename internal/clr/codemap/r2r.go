@@ -120,8 +120,8 @@ func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	// Only entries of methods that have run are in the map. The method of a funclet or a part lies before the funclet or
-	// part; the search ends at the entry of a method that has not run.
+	// Only entries of methods that have run are in the map. The method of a funclet or a part lies before the funclet
+	// or part; the search ends at the entry of a method that has not run.
 	budget := maxProbes
 	for k := 0; k < maxFragmentsR2R && hot-k >= 0; k++ {
 		e, err := m.function(im.functions + arch.Addr(hot-k)*arch.Addr(m.l.FuncSize))
@@ -138,7 +138,7 @@ func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
 			return c, nil
 		}
 		if m.beginsMethod(im, s.begin, hot-k) {
-			return Code{}, corrupt("the runtime has no method for the ReadyToRun code at %v, which begins at %v", ip, entry)
+			return Code{}, corrupt("no method for the ReadyToRun code at %v, which begins at %v", ip, entry)
 		}
 	}
 	return Code{}, corrupt("no method for the ReadyToRun code at %v", ip)

@@ -218,7 +218,8 @@ func testNotRunR2R(t *testing.T, d *contract.Descriptor) {
 			}
 		}
 		c, err := m.Lookup(imageBase + 0x2010)
-		if known && (err != nil || c.MethodDesc != 0xbbb0) || !known && (!errors.Is(err, ErrCorrupt) || c.MethodDesc != 0) {
+		if known && (err != nil || c.MethodDesc != 0xbbb0) ||
+			!known && (!errors.Is(err, ErrCorrupt) || c.MethodDesc != 0) {
 			t.Errorf("method B, known %v: %+v, %v", known, c, err)
 		}
 	}

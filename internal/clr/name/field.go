@@ -19,8 +19,8 @@ func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
 	return out, nil
 }
 
-// StructFields returns the names of the fields that a type declares with a struct as their type. The struct's name is in
-// metadata form.
+// StructFields returns the names of the fields that a type declares with a struct as their type. The struct's name is
+// in metadata form.
 func (n *Namer) StructFields(mt arch.Addr, of string) (names []string, err error) {
 	a, fields, err := n.fieldsOf(mt)
 	if err != nil {

@@ -85,7 +85,8 @@ func testSlept(t *testing.T, runtime string) {
 			case th.Name == "sleeps":
 				sleeps = w.Kind == profile.ThreadSleep && w.Timeout == profile.Forever
 			case w.Kind == profile.ThreadSleep && w.Timeout == profile.Forever:
-				t.Errorf("it never sleeps longer than 50 ms, and is said to sleep for ever\n%s", livetest.Text(th.Frames))
+				t.Errorf("it never sleeps longer than 50 ms, and is said to sleep for ever\n%s",
+					livetest.Text(th.Frames))
 			case w.Kind == profile.WaitRuntime:
 				suspended = true
 			}

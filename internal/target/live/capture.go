@@ -122,17 +122,21 @@ func (t *Tracer) lateError(tid int) error {
 }
 
 func (t *Tracer) deliver(te *tracee, req *target.Request, out *target.Capture) error {
-	te.regs.context(&out.Context)
-	out.SyscallNr, out.SyscallArgs = te.regs.syscallNr(), [6]uint64{}
+	te.registers(out)
+	out.Proof, out.Pause, out.Waited = "", time.Duration(te.pause()), time.Duration(te.began-te.asked)
+	return te.copier.deliver(req, out)
+}
+
+// registers describes a stopped thread by its registers.
+func (t *tracee) registers(out *target.Capture) {
+	t.regs.context(&out.Context)
+	out.SyscallNr, out.SyscallArgs = t.regs.syscallNr(), [6]uint64{}
 	if out.SyscallNr >= 0 {
-		out.SyscallArgs = te.regs.syscallArgs()
+		out.SyscallArgs = t.regs.syscallArgs()
 	} else {
 		out.SyscallNr = -1
 	}
-	out.Ready = false
-	out.Proof, out.Pause, out.Stopped, out.Waited = "", time.Duration(te.pause()), true,
-		time.Duration(te.began-te.asked)
-	return te.copier.deliver(req, out)
+	out.Stopped, out.Ready = true, false
 }
 
 // seizeError explains why attaching to a thread failed.

@@ -19,15 +19,24 @@ type Held struct {
 	Pause   time.Duration // the longest standstill of any thread, over all stops together
 }
 
+// Standing is a process whose threads all stand still.
+type Standing struct {
+	// Still reports whether the threads still stand still. Still may be called from several goroutines.
+	Still func() bool
+	// Threads are the registers and the system calls of the threads that have not ended. No memory is copied.
+	Threads []target.Capture
+}
+
 // Hold keeps all threads of the process stopped while f runs, for limit at most. The threads go
 // on as soon as f returns. They go on earlier if limit has passed, or if our process ends or is
-// killed: still then turns false, and the error is ErrHeldTooLong, ErrWatchdog or ErrTracerLost.
+// killed: Still then turns false, and the error is ErrHeldTooLong, ErrWatchdog or ErrTracerLost.
 // Hold calls f at most once. f may read memory in several goroutines, but must not stop threads
-// itself. If a thread does not stop, Hold does not call f, and the error names the thread.
+// itself, nor ask whether a thread is blocked. If a thread does not stop, Hold does not call f, and the error names the
+// thread.
 //
 // A thread that starts while the others are being stopped is not held. So Hold lets all threads
 // go and stops them once more.
-func (p *Process) Hold(limit time.Duration, f func(still func() bool)) (Held, error) {
+func (p *Process) Hold(limit time.Duration, f func(Standing)) (Held, error) {
 	defer p.FreeAll()
 	var sum Held
 	for {
@@ -68,7 +77,7 @@ func (p *Process) living() ([]int, error) {
 const heldStack = 64
 
 // hold is Hold for a fixed list of threads, once.
-func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool), sum *Held) error {
+func (t *Tracer) hold(tids []int, limit time.Duration, f func(Standing), sum *Held) error {
 	reqs := make([]target.Request, len(tids))
 	for i, tid := range tids {
 		reqs[i] = target.Request{TID: tid, StackLimit: heldStack}
@@ -79,7 +88,7 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 	t.meanwhile = func() {
 		if others = t.p.hasOthers(tids); !others {
 			called = true
-			f(t.holds)
+			f(Standing{t.holds, t.standing()})
 		}
 		whole = t.holds() && atomic.SwapUint32(&t.sh.letGo, letByClient) == goesOn
 		atomic.StoreUint32(&t.sh.letGo, letByClient)
@@ -106,6 +115,19 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 		return fmt.Errorf("%w: %v", ErrHeldTooLong, pause.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// standing returns the registers of the held threads.
+func (t *Tracer) standing() []target.Capture {
+	out := make([]target.Capture, 0, len(t.batch))
+	for _, te := range t.batch {
+		if te.wanted && te.phase == phaseStopped {
+			c := target.Capture{TID: int(te.tid)}
+			te.registers(&c)
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // holds reports whether the threads still stand still. If the tracer task holds the threads and

@@ -29,7 +29,7 @@ func TestHold(t *testing.T) {
 			var before, after uint64
 			states := ""
 			const held = 20 * time.Millisecond
-			h, err := p.Hold(holdLimit, func(still func() bool) {
+			h, err := p.Hold(holdLimit, func(all Standing) {
 				before = counter(t, p, pr, 0)
 				time.Sleep(held)
 				after = counter(t, p, pr, 0)
@@ -37,7 +37,7 @@ func TestHold(t *testing.T) {
 				for _, tid := range tids {
 					states += string(taskState(pr.pid, tid))
 				}
-				if !still() {
+				if !all.Still() {
 					t.Error("they go on already")
 				}
 			})
@@ -68,9 +68,9 @@ func TestHoldEnds(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	testenv.UntilSeen(t, func() string {
 		held := false
-		h, err := p.Hold(limit, func(still func() bool) {
+		h, err := p.Hold(limit, func(all Standing) {
 			held = true
-			if !within(waitLimit, func() bool { return !still() }) {
+			if !within(waitLimit, func() bool { return !all.Still() }) {
 				t.Error("nobody says that they go on")
 			}
 			advances(t, p, pr)
@@ -88,7 +88,7 @@ func TestHoldEnds(t *testing.T) {
 		return ""
 	})
 	for range 3 {
-		if _, err := p.Hold(holdLimit, func(func() bool) {}); err != nil {
+		if _, err := p.Hold(holdLimit, func(Standing) {}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -104,11 +104,11 @@ func TestHoldEnds(t *testing.T) {
 func TestHoldLost(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
-	_, err := p.Hold(holdLimit, func(still func() bool) {
+	_, err := p.Hold(holdLimit, func(all Standing) {
 		if err := unix.Kill(int(atomic.LoadInt32(&p.tracer.tasks.sh.tracer)), unix.SIGKILL); err != nil {
 			t.Error(err)
 		}
-		if !within(waitLimit, func() bool { return !still() }) {
+		if !within(waitLimit, func() bool { return !all.Still() }) {
 			t.Error("nobody says that they go on")
 		}
 		advances(t, p, pr)
@@ -116,12 +116,12 @@ func TestHoldLost(t *testing.T) {
 	if !errors.Is(err, ErrTracerLost) {
 		t.Error(err)
 	}
-	h, err := p.Hold(holdLimit, func(func() bool) {})
+	h, err := p.Hold(holdLimit, func(Standing) {})
 	if err != nil || h.Threads != 2 {
 		t.Errorf("afterwards: %v, %+v", err, h)
 	}
 	begin := time.Now()
-	_, err = p.Hold(holdLimit, func(func() bool) {
+	_, err = p.Hold(holdLimit, func(Standing) {
 		if err := unix.Kill(pr.pid, unix.SIGKILL); err != nil {
 			t.Error(err)
 		}
@@ -134,7 +134,7 @@ func TestHoldLost(t *testing.T) {
 		t.Errorf("it took %v to give up a process that was killed: %v", took, err)
 	}
 	pr.kill()
-	if _, err = p.Hold(holdLimit, func(func() bool) {}); !errors.Is(err, ErrExited) && !errors.Is(err, ErrNotStopping) {
+	if _, err = p.Hold(holdLimit, func(Standing) {}); !errors.Is(err, ErrExited) && !errors.Is(err, ErrNotStopping) {
 		t.Error(err)
 	}
 }
@@ -145,7 +145,7 @@ func TestHoldRefused(t *testing.T) {
 	pr := start(t, nil, "vfork", "600")
 	p := open(t, pr)
 	p.AllLimit = 50 * time.Millisecond
-	_, err := p.Hold(holdLimit, func(func() bool) { t.Error("not all threads can have stopped") })
+	_, err := p.Hold(holdLimit, func(Standing) { t.Error("not all threads can have stopped") })
 	var te *target.ThreadError
 	if !errors.Is(err, ErrNotStopping) || !errors.As(err, &te) || te.TID != pr.arg {
 		t.Errorf("a thread that waits for its child: %v", err)
@@ -153,7 +153,7 @@ func TestHoldRefused(t *testing.T) {
 	pr = start(t, nil, "ticks")
 	start(t, nil, "tracer", fmt.Sprint(pr.pid))
 	p = open(t, pr)
-	if _, err := p.Hold(holdLimit, func(func() bool) {}); !errors.Is(err, ErrTraced) {
+	if _, err := p.Hold(holdLimit, func(Standing) {}); !errors.Is(err, ErrTraced) {
 		t.Errorf("a thread that another process traces: %v", err)
 	}
 	advances(t, p, pr)
@@ -199,7 +199,7 @@ var holder = role.New("holder", func(a role.Args) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.Hold(stoppedHold, func(func() bool) {
+	_, err = p.Hold(stoppedHold, func(Standing) {
 		fmt.Println("held")
 		time.Sleep(time.Minute)
 	})

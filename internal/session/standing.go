@@ -1,0 +1,228 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// standing is a running process whose threads all stand still, as the origin of a Process: as in a core dump, nothing
+// changes. Only the kernel still tells the targets of descriptors.
+type standing struct {
+	running
+	threads map[int]*target.Capture
+	infos   map[int]target.ThreadInfo // as before the stop
+	tids    []int
+	maps    target.Mappings // nil: not read yet
+	buf     []byte          // holds the stack of the last capture
+}
+
+func (s *standing) note(*gathering) (end func())                      { return func() {} }
+func (s *standing) TryBlocked(*target.Request, *target.Capture) error { return errStands }
+func (s *standing) Threads() ([]int, error)                           { return s.tids, nil }
+
+var errStands = errors.New("the threads stand still, and need not be stopped")
+
+// Thread implements origin. The kernel says of each thread that a debugger has stopped it: the state before the stop
+// counts.
+func (s *standing) Thread(tid int) (target.ThreadInfo, error) {
+	if info, ok := s.infos[tid]; ok {
+		return info, nil
+	}
+	return target.ThreadInfo{}, &target.ThreadError{TID: tid, Err: target.ErrThreadExited}
+}
+
+// furtherStack implements origin.
+func (s *standing) furtherStack(pieces, left int) int { return stillFurther(pieces, left) }
+
+// Capture implements origin. The pieces of stack are valid until the next capture.
+func (s *standing) Capture(req *target.Request, out *target.Capture) error {
+	t, ok := s.threads[req.TID]
+	if !ok {
+		return &target.ThreadError{TID: req.TID, Err: target.ErrThreadExited}
+	}
+	return captureStill(s, &stillThread{t.Context, t.SyscallNr, req.HeadLen, &s.buf}, req, out)
+}
+
+// Mappings implements origin: no mapping comes or goes.
+func (s *standing) Mappings() (_ target.Mappings, err error) {
+	if s.maps == nil {
+		s.maps, err = s.running.Mappings()
+	}
+	return s.maps, err
+}
+
+// Dumped is how many of the n bytes at addr are mapped, from addr on.
+func (s *standing) Dumped(addr arch.Addr, n int) int {
+	maps, err := s.Mappings()
+	if err != nil {
+		return 0
+	}
+	at, end := addr, addr+arch.Addr(n)
+	for at < end {
+		m := maps.Find(at)
+		if m == nil {
+			break
+		}
+		at = min(m.End, end)
+	}
+	return int(at - addr)
+}
+
+// runningProcess is the running process, also while its threads stand still; nil: a core dump.
+func (p *Process) runningProcess() *live.Process {
+	if s, ok := p.from.(*standing); ok {
+		return s.Process
+	}
+	return p.Live
+}
+
+// atRest calls look while all threads of a running process stand still, for most at most. If that fails, the result's
+// Reason says why, and what look has found does not count. Where objects are being moved just then, the threads go on,
+// and are stopped once more a little later.
+func (p *Process) atRest(ctx context.Context, most time.Duration, look func(context.Context) error) *profile.HeapStop {
+	most = cmp.Or(most, DefaultPause)
+	stop := &profile.HeapStop{}
+	for n := 0; n < MaxStops && stop.Pause < most; n++ {
+		if n > 0 && !Sleep(ctx, FirstRest<<(n-1)) {
+			stop.Reason = Interrupted
+			return stop
+		}
+		p.calm(ctx)
+		err := p.rest(ctx, most-stop.Pause, stop, look)
+		if err == nil {
+			stop.Exact, stop.Reason = true, ""
+			return stop
+		}
+		stop.Reason = err.Error()
+		if !errors.Is(err, errMoving) && !errors.Is(err, heap.ErrTorn) && (!Passing(err) || n+1 >= PassingStops) {
+			return stop
+		}
+	}
+	return stop
+}
+
+var errMoving = errors.New("the garbage collector was moving objects at each stop")
+
+// rest is one stop.
+func (p *Process) rest(
+	ctx context.Context, limit time.Duration, stop *profile.HeapStop, look func(context.Context) error,
+) (err error) {
+	infos := map[int]target.ThreadInfo{}
+	if tids, err := p.from.Threads(); err == nil {
+		for _, tid := range tids {
+			if infos[tid], err = p.from.Thread(tid); err != nil {
+				delete(infos, tid)
+			}
+		}
+	}
+	called := false
+	held, holdErr := p.Live.Hold(limit, func(all live.Standing) {
+		called = true
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		err = p.stand(all, infos, func() error {
+			if !p.Managed.Heap.Settled(p.from) {
+				return errMoving
+			}
+			err := look(bounded)
+			if err == nil && bounded.Err() != nil {
+				err = fmt.Errorf("the look takes longer than the %v that the program may be stopped for", limit)
+			}
+			return err
+		})
+	})
+	stop.Stops += held.Stops
+	stop.Threads = held.Threads
+	stop.Pause += held.Pause
+	if holdErr != nil {
+		return holdErr
+	}
+	if !called {
+		return live.ErrNotStopping
+	}
+	return err
+}
+
+// stand calls look with the standing threads as the origin.
+func (p *Process) stand(all live.Standing, infos map[int]target.ThreadInfo, look func() error) error {
+	s := &standing{running: p.from.(running), threads: map[int]*target.Capture{}, infos: infos}
+	for i := range all.Threads {
+		tid := all.Threads[i].TID
+		if _, ok := infos[tid]; !ok { // the thread has started since
+			infos[tid], _ = s.running.Thread(tid)
+		}
+		s.threads[tid] = &all.Threads[i]
+		s.tids = append(s.tids, tid)
+	}
+	slices.Sort(s.tids)
+	before, beforeLive, beforeWaits, changes := p.from, p.Live, p.waits, p.moments.Running
+	p.from, p.Live, p.waits, p.moments.Running = s, nil, nil, nil
+	p.Engine.Begin()
+	defer func() {
+		p.from, p.Live, p.waits, p.moments.Running = before, beforeLive, beforeWaits, changes
+		p.Engine.Begin()
+	}()
+	return look()
+}
+
+// calm waits a little while objects are being moved, so that threads are not stopped in vain.
+func (p *Process) calm(ctx context.Context) {
+	const most = 50
+	p.moments.Calm(most, func() bool { return Sleep(ctx, time.Millisecond) })
+}
+
+// DefaultPause is how long all threads of a process may be stopped, unless the caller says so.
+const DefaultPause = 2 * time.Second
+
+// Bounds of the search for a moment at which a process that stands still can be read.
+const (
+	MaxStops     = 6
+	PassingStops = 3                     // of the stops, if threads do not stop
+	FirstRest    = 10 * time.Millisecond // between the first two stops, and twice as long before each further stop
+	mostReaders  = 4                     // goroutines that walk the heap while the process is stopped
+)
+
+// Interrupted is the reason for a look that the caller has ended.
+const Interrupted = "it was interrupted"
+
+// Passing reports whether threads may well be held a moment later.
+func Passing(err error) bool {
+	for _, p := range []error{live.ErrNotStopping, live.ErrNewThreads, live.ErrWatchdog, live.ErrTracerLost} {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// SnapshotWaitsAtRest is Snapshot with SnapshotOptions.Waits while all threads stand still. An earlier look while the
+// threads run finds all names. If the threads cannot be held, the earlier look counts: Snapshot.Stop says so.
+func (p *Process) SnapshotWaitsAtRest(ctx context.Context, filter Filter, most time.Duration) (
+	*profile.Snapshot, error,
+) {
+	o := SnapshotOptions{Filter: filter, Waits: true}
+	held, err := p.Snapshot(ctx, o)
+	if err != nil || !p.moments.Changes() || p.Managed == nil {
+		return held, err
+	}
+	before := held
+	stop := p.atRest(ctx, most, func(ctx context.Context) (err error) {
+		held, err = p.Snapshot(ctx, o)
+		return err
+	})
+	if !stop.Exact {
+		held = before
+	}
+	held.Stop = stop
+	return held, p.Alive()
+}
