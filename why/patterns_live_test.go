@@ -22,6 +22,9 @@ func TestOfNote(t *testing.T) {
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
 			{"loop", "", ""},
 		} {
+			if runtime != testenv.NewestRuntime && tt.of != "struct-keys" {
+				continue // the same frames and samples
+			}
 			t.Run(tt.of, func(t *testing.T) {
 				a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
 				took := time.Second // longer each time: on a busy machine there are few samples in a second
