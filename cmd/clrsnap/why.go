@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"clrsnap"
@@ -132,6 +133,10 @@ func (f *whyFlags) options() clrsnap.Options {
 	return o
 }
 
+// whyMemory is why's memoryLimit. why keeps four looks, of 30 MB each with 2,000 threads: below 128 MB the collector
+// would never rest.
+const whyMemory = 400 << 20
+
 func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
 	out, err := f.file().open(a.stdout, "", time.Time{})
 	if err != nil {
@@ -139,6 +144,9 @@ func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
 	}
 	defer out.close()
 	collectAbove(200)
+	if collectsAsUsual() {
+		debug.SetMemoryLimit(whyMemory)
+	}
 	a.pid.Store(int64(pid))
 	o := f.options()
 	o.NonBlocking = a.worker == nil

@@ -96,11 +96,18 @@ func TestMuslEnding(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s := snapshotPID(t, startUntilReady(t, exec.Command(exe)), clrsnap.Options{NativeOnly: true})
-	th := &s.Threads[0]
+	pid := startUntilReady(t, exec.Command(exe))
+	var th *profile.Thread
 	has := func(method string) bool {
 		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == method })
 	}
+	testenv.UntilSeen(t, func() string {
+		th = &snapshotPID(t, pid, clrsnap.Options{NativeOnly: true}).Threads[0]
+		if has("__stdio_write") {
+			return "the thread behind the write of its first line"
+		}
+		return ""
+	})
 	if !has("ending") || th.Complete && !has("main") || !th.Complete && th.Error == "" {
 		t.Errorf("complete %v, error %q\n%s", th.Complete, th.Error, livetest.Text(th.Frames))
 	}
