@@ -109,7 +109,9 @@ func TestNoMessage(t *testing.T) {
 func checkConsequence(t *testing.T, snap *profile.Snapshot) {
 	t.Helper()
 	missing := snap.Process.Core.Missing
-	i := slices.IndexFunc(missing, func(s string) bool { return strings.Contains(s, "neither in the dump nor in a file") })
+	i := slices.IndexFunc(missing, func(s string) bool {
+		return strings.Contains(s, "neither in the dump nor in a file")
+	})
 	if i < 0 {
 		t.Fatalf("a small dump lacks no pages: %q", missing)
 	}

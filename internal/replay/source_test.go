@@ -36,7 +36,9 @@ func TestFragments(t *testing.T) {
 func TestMerge(t *testing.T) {
 	for _, sizes := range [][2]int64{{10, 20}, {20, 10}} {
 		corpus := func(size int64) *Corpus {
-			return &Corpus{Files: []*recorded.File{{Path: "/a", Dev: 2, Inode: 3, Size: size, Pages: recorded.NewPages()}}}
+			return &Corpus{Files: []*recorded.File{{
+				Path: "/a", Dev: 2, Inode: 3, Size: size, Pages: recorded.NewPages(),
+			}}}
 		}
 		r := corpus(sizes[0])
 		if err := r.Merge(corpus(sizes[1])); err != nil {

@@ -107,7 +107,9 @@ func objectsLook(p *session.Process) (any, error) {
 }
 
 func nodesLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 10})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
+		Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 10,
+	})
 }
 
 func retainedLook(p *session.Process) (any, error) {
@@ -115,7 +117,9 @@ func retainedLook(p *session.Process) (any, error) {
 }
 
 func rootsLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
+		Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`),
+	})
 }
 
 func contextsLook(p *session.Process) (any, error) {

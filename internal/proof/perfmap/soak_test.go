@@ -281,7 +281,7 @@ func (s *soak) compare(
 	case mode == clrsnap.AsCoreCLR && subsequence(got, want):
 		s.coreCLRShorter++
 	case mode == clrsnap.AsCoreCLR && s.older && dispatches(th):
-		// While .NET 9 dispatches an exception, the helper's Frame sometimes still has the place of an exception before.
+		// While .NET 9 dispatches an exception, the helper's Frame sometimes has the place of an exception before.
 		s.stale++
 	default:
 		judge.Note(s.mismatches, fmt.Sprintf("mode %d of %q: got %d frames, want %d:\n%s\tgot:\n%s\tFrames, %s\n",
