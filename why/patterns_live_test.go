@@ -16,7 +16,6 @@ func TestOfNote(t *testing.T) {
 		for _, tt := range []struct{ of, says, own string }{
 			{"struct-keys", "comparing and hashing structs by reflection", "Shop.Wasteful.CountStock"},
 			{"equal-hashes", "looking up keys in a collection", "Shop.Wasteful.CountLabels"},
-			{"linq", "methods of LINQ", "Shop.Wasteful.ComparePrices"},
 			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
 			{"joins", "are strings of", "Shop.Wasteful.Write"},
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
