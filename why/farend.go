@@ -365,7 +365,7 @@ func (f *farFinder) children(ctx context.Context) {
 	}
 	list = list[:min(len(list), mostChildren)]
 	before := f.undrained(list)
-	if len(before) == 0 || !f.g.pause(ctx, lookGap) {
+	if len(before) == 0 || !session.Sleep(ctx, lookGap) {
 		return
 	}
 	now := f.undrained(list)

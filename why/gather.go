@@ -79,7 +79,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		if err := g.look(ctx); err != nil {
 			return err
 		}
-		if !g.pause(ctx, lookGap) {
+		if !session.Sleep(ctx, lookGap) {
 			return ctx.Err()
 		}
 	}
@@ -92,7 +92,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		g.miss("No samples were taken: there was no time for them. Look longer, with --for.")
 	}
 	for i := range 2 {
-		if i > 0 && !g.pause(ctx, lookGap) {
+		if i > 0 && !session.Sleep(ctx, lookGap) {
 			return ctx.Err()
 		}
 		if err := g.look(ctx); err != nil {
@@ -113,19 +113,9 @@ func (g *gatherer) gather(ctx context.Context) error {
 
 // gatherHeld looks at a process that is kept from running: clrsnap only checks that the process stays held.
 func (g *gatherer) gatherHeld(ctx context.Context) error {
-	g.pause(ctx, 2*lookGap)
+	session.Sleep(ctx, 2*lookGap)
 	g.moment()
 	return g.look(ctx)
-}
-
-// pause waits; false: ctx has ended.
-func (g *gatherer) pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // progress reports how far g has come.

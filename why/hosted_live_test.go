@@ -83,14 +83,7 @@ func TestServices(t *testing.T) {
 					}
 					for i := range r.Verdicts {
 						v := &r.Verdicts[i]
-						if v.Cause != tt.cause || v.Certainty != profile.Likely {
-							t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
-						}
-						for _, s := range tt.says {
-							if !strings.Contains(shows(v), s) {
-								t.Errorf("%q is not in %s", s, shows(v))
-							}
-						}
+						checkVerdict(t, v, v.Cause == tt.cause && v.Certainty == profile.Likely, tt.says)
 					}
 					return ""
 				})

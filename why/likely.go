@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -25,7 +26,7 @@ func (g *gatherer) likely(ctx context.Context) {
 	if err != nil || len(first.Needs)+len(first.Lost) == 0 {
 		return
 	}
-	if len(first.Lost) > 0 && g.pause(ctx, lostGap) {
+	if len(first.Lost) > 0 && session.Sleep(ctx, lostGap) {
 		if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
 			g.e.lost = stillLost(first.Lost, again.Lost)
 		}
@@ -34,7 +35,7 @@ func (g *gatherer) likely(ctx context.Context) {
 		return
 	}
 	g.e.likely = first
-	if len(first.WaitGraph().Likely) == 0 || !g.pause(ctx, likelyGap) {
+	if len(first.WaitGraph().Likely) == 0 || !session.Sleep(ctx, likelyGap) {
 		return
 	}
 	if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {

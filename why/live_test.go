@@ -55,6 +55,19 @@ func look(t *testing.T, a *testenv.App, o why.Options) *why.Report {
 	return r
 }
 
+// checkVerdict requires the right cause and certainty of a verdict, and texts in the verdict.
+func checkVerdict(t *testing.T, v *profile.Verdict, right bool, says []string) {
+	t.Helper()
+	if !right {
+		t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+	}
+	for _, s := range says {
+		if !strings.Contains(shows(v), s) {
+			t.Errorf("%q is not in %s", s, shows(v))
+		}
+	}
+}
+
 // shows is the whole text of a verdict.
 func shows(v *profile.Verdict) string {
 	var b strings.Builder

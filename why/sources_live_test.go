@@ -1,7 +1,6 @@
 package why_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -61,14 +60,7 @@ func TestEndsOfWaits(t *testing.T) {
 						}
 						for i := range r.Verdicts {
 							v := &r.Verdicts[i]
-							if v.Cause != tt.cause || v.Certainty != profile.Likely || i > 0 {
-								t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
-							}
-							for _, s := range tt.says {
-								if !strings.Contains(shows(v), s) {
-									t.Errorf("%q is not in %s", s, shows(v))
-								}
-							}
+							checkVerdict(t, v, v.Cause == tt.cause && v.Certainty == profile.Likely && i == 0, tt.says)
 						}
 						return ""
 					})
@@ -107,14 +99,7 @@ func TestPiles(t *testing.T) {
 					}
 					for i := range r.Verdicts {
 						v := &r.Verdicts[i]
-						if v.Cause != tt.cause || i > 0 {
-							t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
-						}
-						for _, s := range tt.says {
-							if !strings.Contains(shows(v), s) {
-								t.Errorf("%q is not in %s", s, shows(v))
-							}
-						}
+						checkVerdict(t, v, v.Cause == tt.cause && i == 0, tt.says)
 					}
 					return ""
 				})

@@ -42,7 +42,7 @@ type Options struct {
 	MaxCPU float64
 	// Stop stops all threads of a running process, so that the heap belongs to one moment.
 	Stop bool
-	// MaxPause bounds the stop; 0 stands for DefaultHeapPause.
+	// MaxPause bounds the stop; 0 stands for session.DefaultPause.
 	MaxPause time.Duration
 	// Progress is called from time to time with the bytes walked and the bytes in all; nil: no
 	// calls.

@@ -1,7 +1,6 @@
 package heapwalk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,41 +14,26 @@ import (
 	"clrsnap/profile"
 )
 
-// DefaultHeapPause is how long Options.Stop may stop a process.
-const DefaultHeapPause = session.DefaultPause
-
-// Bounds of the search for a moment at which the heap can be walked.
-const (
-	mostReaders = 4 // goroutines that walk while the process is stopped, unless more are allowed
-)
-
 // atOnce walks the heap while all threads are stopped. If that fails, the census is nil, and
 // HeapStop.Reason says why. The error is for a process that has exited.
 func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.warm(ctx)
 	h.stop = &profile.HeapStop{}
-	most := cmp.Or(h.o.MaxPause, DefaultHeapPause)
-	for n := 0; n < session.MaxStops && h.stop.Pause < most; n++ {
-		if n > 0 && !session.Sleep(ctx, session.FirstRest<<(n-1)) {
-			h.stop.Reason = session.Interrupted
-			break
+	var census *heap.Census
+	if !h.p.Stops(ctx, h.o.MaxPause, h.stop, func(limit time.Duration) (err error) {
+		census, err = h.attempt(ctx, limit)
+		return err
+	}) {
+		if h.stop.Reason == session.Interrupted {
+			return nil, nil
 		}
-		h.calm(ctx)
-		census, err := h.attempt(ctx, most-h.stop.Pause)
-		if err != nil {
-			h.stop.Reason = err.Error()
-			if errors.Is(err, heap.ErrTorn) || session.Passing(err) && n+1 < session.PassingStops {
-				continue
-			}
-			return nil, h.p.Alive()
-		}
-		h.stop.Exact, h.stop.Reason, h.stop.Unfinished = !census.Stopped, "", census.Unfinished
-		if census.Stopped {
-			h.stop.Reason = session.Interrupted
-		}
-		return census, nil
+		return nil, h.p.Alive()
 	}
-	return nil, nil
+	h.stop.Exact, h.stop.Unfinished = !census.Stopped, census.Unfinished
+	if census.Stopped {
+		h.stop.Reason = session.Interrupted
+	}
+	return census, nil
 }
 
 // attempt is one stop.
@@ -120,13 +104,7 @@ func (h *heapWalk) readers() int {
 	if h.o.MaxCPU > 0 {
 		return max(int(h.o.MaxCPU), 1)
 	}
-	return min(runtime.NumCPU(), mostReaders)
-}
-
-// calm waits a little while objects are being moved, so that threads are not stopped in vain.
-func (h *heapWalk) calm(ctx context.Context) {
-	const most = 50
-	h.p.Moments().Calm(most, func() bool { return session.Sleep(ctx, time.Millisecond) })
+	return min(runtime.NumCPU(), session.MostReaders)
 }
 
 // warm walks the heap once while the process runs, if types are chosen by name: names take files

@@ -145,10 +145,7 @@ func TestNativeAOTCreatedump(t *testing.T) {
 // checkCoreAhead requires in a core dump what the program has said of itself.
 func checkCoreAhead(t *testing.T, dump string) {
 	t.Helper()
-	p, err := clrsnap.OpenCore(t.Context(), dump, clrsnap.CoreOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openCore(t, dump, clrsnap.CoreOptions{})
 	defer p.Close()
 	s, err := p.SnapshotAll(t.Context(), nil)
 	if err != nil {
@@ -165,10 +162,7 @@ func checkCoreAhead(t *testing.T, dump string) {
 // exception with the program's last words.
 func TestNativeAOTCrash(t *testing.T) {
 	dump, said := testenv.CrashAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "hello"), "0", "crash")
-	p, err := clrsnap.OpenCore(t.Context(), dump, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openCore(t, dump, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
 	defer p.Close()
 	s, err := p.SnapshotAll(t.Context(), nil)
 	if err != nil {
@@ -255,10 +249,7 @@ func TestNativeAOTLines(t *testing.T) {
 		t.Errorf("there are no threads %v", lines)
 	}
 	dump, said := testenv.CrashAheadOfTimeNewest(t, file, "0", "crash")
-	dead, err := clrsnap.OpenCore(t.Context(), dump, clrsnap.CoreOptions{Options: options})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := openCore(t, dump, clrsnap.CoreOptions{Options: options})
 	defer dead.Close()
 	if s, err = dead.SnapshotAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -353,10 +344,7 @@ func TestNativeAOTRequests(t *testing.T) {
 		c.ask(t, "/wait/600000", "/wait/{ms:int}")
 	}
 	c.arrive(t, 8)
-	dead, err := clrsnap.OpenCore(t.Context(), testenv.GCoreDump(t, c.pid), clrsnap.CoreOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := openCore(t, testenv.GCoreDump(t, c.pid), clrsnap.CoreOptions{})
 	defer dead.Close()
 	r, err := dead.Requests(t.Context(), clrsnap.RequestsOptions{})
 	if err != nil {

@@ -69,7 +69,7 @@ func (h *HeapWalk) Options() heap.Options {
 		Progress: h.o.Progress, Stopped: h.Stopped,
 	}
 	if _, held := h.p.from.(*standing); held {
-		o.Held, o.Workers = true, min(runtime.NumCPU(), mostReaders)
+		o.Held, o.Workers = true, min(runtime.NumCPU(), MostReaders)
 	}
 	if !o.Still {
 		o.Workers = max(int(h.share()+0.999), 1)

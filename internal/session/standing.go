@@ -87,28 +87,37 @@ func (p *Process) runningProcess() *live.Process {
 }
 
 // atRest calls look while all threads of a running process stand still, for most at most. If that fails, the result's
-// Reason says why, and what look has found does not count. Where objects are being moved just then, the threads go on,
-// and are stopped once more a little later.
+// Reason says why, and what look has found does not count.
 func (p *Process) atRest(ctx context.Context, most time.Duration, look func(context.Context) error) *profile.HeapStop {
-	most = cmp.Or(most, DefaultPause)
 	stop := &profile.HeapStop{}
-	for n := 0; n < MaxStops && stop.Pause < most; n++ {
-		if n > 0 && !Sleep(ctx, FirstRest<<(n-1)) {
+	stop.Exact = p.Stops(ctx, most, stop, func(limit time.Duration) error { return p.rest(ctx, limit, stop, look) })
+	return stop
+}
+
+// Stops calls attempt, which stops all threads of a running process and adds to stop, until an attempt succeeds. The
+// stops take most together; 0 stands for DefaultPause. Where objects are being moved just then, the threads go on, and
+// are stopped once more a little later. false: stop.Reason says why.
+func (p *Process) Stops(
+	ctx context.Context, most time.Duration, stop *profile.HeapStop, attempt func(limit time.Duration) error,
+) bool {
+	most = cmp.Or(most, DefaultPause)
+	for n := 0; n < maxStops && stop.Pause < most; n++ {
+		if n > 0 && !Sleep(ctx, firstRest<<(n-1)) {
 			stop.Reason = Interrupted
-			return stop
+			return false
 		}
 		p.calm(ctx)
-		err := p.rest(ctx, most-stop.Pause, stop, look)
+		err := attempt(most - stop.Pause)
 		if err == nil {
-			stop.Exact, stop.Reason = true, ""
-			return stop
+			stop.Reason = ""
+			return true
 		}
 		stop.Reason = err.Error()
-		if !errors.Is(err, errMoving) && !errors.Is(err, heap.ErrTorn) && (!Passing(err) || n+1 >= PassingStops) {
-			return stop
+		if !errors.Is(err, errMoving) && !errors.Is(err, heap.ErrTorn) && (!passing(err) || n+1 >= passingStops) {
+			return false
 		}
 	}
-	return stop
+	return false
 }
 
 var errMoving = errors.New("the garbage collector was moving objects at each stop")
@@ -186,17 +195,17 @@ const DefaultPause = 2 * time.Second
 
 // Bounds of the search for a moment at which a process that stands still can be read.
 const (
-	MaxStops     = 6
-	PassingStops = 3                     // of the stops, if threads do not stop
-	FirstRest    = 10 * time.Millisecond // between the first two stops, and twice as long before each further stop
-	mostReaders  = 4                     // goroutines that walk the heap while the process is stopped
+	maxStops     = 6
+	passingStops = 3                     // of the stops, if threads do not stop
+	firstRest    = 10 * time.Millisecond // between the first two stops, and twice as long before each further stop
+	MostReaders  = 4                     // goroutines that walk the heap while the process is stopped
 )
 
 // Interrupted is the reason for a look that the caller has ended.
 const Interrupted = "it was interrupted"
 
-// Passing reports whether threads may well be held a moment later.
-func Passing(err error) bool {
+// passing reports whether threads may well be held a moment later.
+func passing(err error) bool {
 	for _, p := range []error{live.ErrNotStopping, live.ErrNewThreads, live.ErrWatchdog, live.ErrTracerLost} {
 		if errors.Is(err, p) {
 			return true
