@@ -69,7 +69,7 @@ func TestNativeAOTRecordNewest(t *testing.T) {
 	}
 	defer p.Close()
 	seen := map[int]bool{}
-	for end := time.Now().Add(time.Minute); len(seen) < len(waits) && time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Hang); len(seen) < len(waits) && time.Now().Before(end); {
 		r := livetest.Recorded(t, p,
 			record.Options{Modes: []profile.Mode{profile.Wall}, Rate: 99, Duration: time.Second})
 		for i := range r.Samples {

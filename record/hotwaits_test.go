@@ -116,7 +116,7 @@ func TestHotWaitEvents(t *testing.T) {
 		p := livetest.Open(t, a, clrsnap.Options{})
 		seen := map[string]int{}
 		few := func() bool { return len(seen) < len(want) }
-		for on := livetest.GoOn(0, time.Minute, few); len(seen) == 0 || on(); {
+		for on := livetest.GoOn(0, few); len(seen) == 0 || on(); {
 			r := livetest.Recorded(t, p, record.Options{
 				Events:   events.Options{Monitor: events.MonitorWaits, WaitMin: time.Millisecond},
 				Duration: 500 * time.Millisecond,

@@ -10,12 +10,12 @@ GO=${GO:-go}
 layer=${1:?"usage: scripts/test.sh check|live|matrix|proof|quiet [short|full] [go test's flags and packages]"}
 shift
 tags=$layer
-timeout=20m
+timeout=60m
 at_once=1
 saying= # what a test says that belongs to this layer alone
 but=    # what no test of such a package says
 case $layer in
-    check) timeout=5m at_once=2 ;;
+    check) timeout=20m at_once=2 ;;
     live) at_once=4 ;; # more than there are CPUs: tests wait half of the time
     matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(\|EachOfKit(\|EachVersion(' at_once=3 ;;
     proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=2 ;;

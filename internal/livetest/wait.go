@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Await waits until f is true, for a minute at most.
+// Await waits until f is true.
 func Await(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(Hang); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatalf("after a minute it is not true that %s", what)
+			tb.Fatalf("after %v it is not true that %s", Hang, what)
 		}
 	}
 }

@@ -312,7 +312,7 @@ func TestNativeAOTTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for end := time.Now().Add(time.Minute); ; { // until the request has arrived
+	for end := time.Now().Add(testenv.Hang); ; { // until the request has arrived
 		tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -426,7 +426,7 @@ func (c *aheadClient) ask(t *testing.T, path, route string) {
 // arrive waits until all requests have arrived, and wait for what they ask for.
 func (c *aheadClient) arrive(t *testing.T, all int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(testenv.Hang); ; {
 		r, err := c.process.Requests(t.Context(), clrsnap.RequestsOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	hang  = time.Minute // a test's time limit
-	roomy = 32 << 20    // bytes of buffers, for tests that must lose nothing on a busy machine
+	hang  = 10 * time.Minute // a test's time limit
+	roomy = 32 << 20         // bytes of buffers, for tests that must lose nothing on a busy machine
 )
 
 // need skips the test where the kernel does not let us sample.

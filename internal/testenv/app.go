@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	readyTimeout = 2 * time.Minute // a loaded machine with two cores is slow
-	endTimeout   = 2 * time.Minute // on top of the run time that the program was asked for
 	// killTimeout bounds the wait for the output of a killed program. Another process may hold the output open.
 	killTimeout = 30 * time.Second
 )
@@ -149,8 +147,8 @@ func (a *App) waitReady() {
 	case <-a.ready:
 	case <-a.ended:
 		a.tb.Fatalf("%s ended before it was ready: %v: %v\n%s", a, a.cmd.ProcessState, a.err, a.Stderr())
-	case <-time.After(readyTimeout):
-		a.tb.Fatalf("%s is not ready after %v\n%s", a, readyTimeout, a.Stderr())
+	case <-time.After(Hang):
+		a.tb.Fatalf("%s is not ready after %v\n%s", a, Hang, a.Stderr())
 	}
 }
 
@@ -272,7 +270,7 @@ func (a *App) Wait() (result string, code int) {
 	a.tb.Helper()
 	select {
 	case <-a.ended:
-	case <-time.After(endTimeout):
+	case <-time.After(Hang):
 		a.tb.Fatalf("%s does not end\n%s", a, a.Stderr())
 	}
 	if a.err != nil {

@@ -16,7 +16,7 @@ func (a *App) Ask(command string) []string {
 		return answer
 	case <-a.ended:
 		a.tb.Fatalf("%s ended before it answered %q\n%s", a, command, a.Stderr())
-	case <-time.After(readyTimeout):
+	case <-time.After(Hang):
 		a.tb.Fatalf("%s does not answer %q\n%s", a, command, a.Stderr())
 	}
 	panic("unreachable")

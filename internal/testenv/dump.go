@@ -58,9 +58,8 @@ func (k DumpKind) createdumpType() string {
 }
 
 const (
-	dumpTimeout = 2 * time.Minute
-	coreName    = "core" // in the program's working directory
-	crashName   = "crash.dump"
+	coreName  = "core" // in the program's working directory
+	crashName = "crash.dump"
 )
 
 // DumpOptions returns o with the settings that a program needs from its start for a dump of kind k. The program gets a
@@ -160,7 +159,7 @@ func kernelDump(tb testing.TB, pid int, ended <-chan struct{}, die func()) strin
 	die()
 	select {
 	case <-ended:
-	case <-time.After(dumpTimeout):
+	case <-time.After(Hang):
 		tb.Fatalf("process %d does not end", pid)
 	}
 	return KernelDumpIn(tb, dir)
@@ -254,7 +253,7 @@ func (a *App) crash() string {
 		a.tb.Fatalf("killing %s: %v", a, err)
 	}
 	file := filepath.Join(a.cmd.Dir, crashName)
-	for deadline := time.Now().Add(dumpTimeout); !isWhole(file); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(Hang); !isWhole(file); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.tb.Fatalf("%s has not written %s: was it started with DumpOptions?\n%s", a, file, a.Stderr())
 		}
@@ -303,7 +302,7 @@ func isWhole(file string) bool {
 func runDump(tb testing.TB, name string, args ...string) {
 	tb.Helper()
 	// A debugger that waits for a thread ignores a SIGTERM.
-	limit := []string{"--kill-after=10", strconv.Itoa(int(dumpTimeout.Seconds())), name}
+	limit := []string{"--kill-after=10", strconv.Itoa(int(Hang.Seconds())), name}
 	cmd := exec.Command("timeout", append(limit, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("%s: %v\n%s", filepath.Base(name), err, out)

@@ -361,7 +361,7 @@ func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
 // waitForThread waits until a process has a thread of the given name.
 func waitForThread(tb testing.TB, pid int, name string) {
 	tb.Helper()
-	for end := time.Now().Add(readyTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
 		for _, file := range files {
 			if comm, err := os.ReadFile(file); err == nil && string(comm) == name+"\n" {
@@ -369,7 +369,7 @@ func waitForThread(tb testing.TB, pid int, name string) {
 			}
 		}
 	}
-	tb.Fatalf("process %d has no thread %q after %v", pid, name, readyTimeout)
+	tb.Fatalf("process %d has no thread %q after %v", pid, name, Hang)
 }
 
 // AheadOfTimeNewest is a native AOT program of the newest .NET: "hello" with waiting threads, or the web service

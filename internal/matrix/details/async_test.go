@@ -97,7 +97,7 @@ func TestAsyncStacksCollecting(t *testing.T) {
 			never[thread] = true
 		}
 		few := func() bool { return looks < 4 || len(never) > 0 }
-		for on := livetest.GoOn(0, testenv.Hang, few); on(); looks++ {
+		for on := livetest.GoOn(0, few); on(); looks++ {
 			snap, err := p.SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -442,7 +442,7 @@ func TestTasksTicking(t *testing.T) {
 		p := livetest.Open(t, a, clrsnap.Options{})
 		const delay = 10 * time.Millisecond
 		seen, long := 0, false
-		on := livetest.GoOn(0, testenv.Hang, func() bool { return seen < 5 || !long })
+		on := livetest.GoOn(0, func() bool { return seen < 5 || !long })
 		for on() {
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {
@@ -472,7 +472,7 @@ func TestTasksQueue(t *testing.T) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queue"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		seen := 0
-		for on := livetest.GoOn(0, testenv.Hang, func() bool { return seen < 5 }); on(); {
+		for on := livetest.GoOn(0, func() bool { return seen < 5 }); on(); {
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -514,7 +514,7 @@ func TestTasksRunning(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			few := func() bool { return len(seen) < len(want) }
-			for on := livetest.GoOn(0, time.Minute, few); len(seen) == 0 || on(); {
+			for on := livetest.GoOn(0, few); len(seen) == 0 || on(); {
 				tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 				if err != nil {
 					t.Fatal(err)

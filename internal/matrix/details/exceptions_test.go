@@ -94,7 +94,7 @@ func testMovingExceptions(t *testing.T, runtime string) {
 	delete(never, "cycle")
 	delete(never, "unobserved") // never certain
 	few := func() bool { return rounds < 10 || len(never) > 0 }
-	for on := livetest.GoOn(0, testenv.Hang, few); on(); rounds++ {
+	for on := livetest.GoOn(0, few); on(); rounds++ {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func TestHotWaitsBrief(t *testing.T) {
 			never[truth["thread"]] = true
 		}
 		looks, certain, uncertain := 0, 0, 0
-		for on := livetest.GoOn(0, testenv.Hang, func() bool { return len(never) > 0 }); on(); looks++ {
+		for on := livetest.GoOn(0, func() bool { return len(never) > 0 }); on(); looks++ {
 			snap, err := p.SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)

@@ -108,7 +108,7 @@ func TestRootsGrowing(t *testing.T) {
 		p := livetest.Open(t, a, clrsnap.Options{})
 		looks, told, moved := 0, 0, 0
 		few := func() bool { return looks-moved < 5 }
-		for on := livetest.GoOn(0, testenv.Hang, few); on(); looks++ {
+		for on := livetest.GoOn(0, few); on(); looks++ {
 			h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Roots: regexp.MustCompile(`^Shop\.Listener$`)})
 			if err != nil {
 				t.Fatal(err)

@@ -71,7 +71,7 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 	}
 	maps.DeleteFunc(never, func(_ string, is bool) bool { return !is })
 	few := func() bool { return looks < 6 || len(never) > 0 }
-	for on := livetest.GoOn(0, testenv.Hang, few); on(); looks++ {
+	for on := livetest.GoOn(0, few); on(); looks++ {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -54,7 +54,7 @@ func testChurn(t *testing.T, runtime string) {
 	n := &c.n
 	d := cmp.Or(*lasting, layer.Size(1500*time.Millisecond, 20*time.Minute))
 	few := func() bool { return n.owners < 10 || n.holds < 10 || n.joins < 5 }
-	goOn := livetest.GoOn(d, testenv.Hang, few)
+	goOn := livetest.GoOn(d, few)
 	for round := 0; goOn() && !t.Failed(); round++ {
 		c.round(round)
 		if err := c.judge(); err != nil {

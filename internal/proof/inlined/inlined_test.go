@@ -112,7 +112,7 @@ func (j *judge) few() bool { return j.calls < 30 || len(j.inlinings) == 0 }
 // look takes the stacks of all managed threads, over and over.
 func (j *judge) look(d time.Duration) {
 	j.seen, j.inlinings = map[[2]arch.Addr]bool{}, map[livetest.Inlining]bool{}
-	goOn := livetest.GoOn(d, testenv.Hang, j.few) // until the JIT has optimised code
+	goOn := livetest.GoOn(d, j.few) // until the JIT has optimised code
 	for ; goOn() && !j.Failed(); time.Sleep(5 * time.Millisecond) {
 		threads, err := j.p.Threads()
 		if err != nil {

@@ -40,7 +40,7 @@ func testSoak(t *testing.T, runtime string) {
 	s := &soak{truth: methodLines(t, testenv.BuildFor(t, "scenarios", runtime)), tiers: map[string]int{},
 		methods: map[string]bool{}}
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
-	for goOn := livetest.GoOn(*soakTime, testenv.Hang, s.few); goOn() && !t.Failed(); {
+	for goOn := livetest.GoOn(*soakTime, s.few); goOn() && !t.Failed(); {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ func TestLiving(t *testing.T) {
 	end := time.Now().Add(d)
 	var busy time.Time // until when
 	few := func() bool { return live < 100 || gone < 100 || s.reused == 0 }
-	goOn := livetest.GoOn(d, testenv.Hang, few)
+	goOn := livetest.GoOn(d, few)
 	for n := 0; goOn() && !t.Failed(); n++ {
 		if time.Now().After(busy) {
 			livetest.StartBusy(t, 2*runtime.NumCPU()) // for 15 minutes

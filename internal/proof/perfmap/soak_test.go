@@ -102,7 +102,7 @@ func (s *soak) reused() int {
 func (s *soak) run(t *testing.T, d time.Duration) error {
 	const often = 10 * time.Second
 	start := time.Now()
-	goOn := livetest.GoOn(d, testenv.Hang, func() bool { return s.reused() < s.wanted })
+	goOn := livetest.GoOn(d, func() bool { return s.reused() < s.wanted })
 	for next := start.Add(often); goOn(); s.rounds++ {
 		if err := s.round(); err != nil {
 			return err

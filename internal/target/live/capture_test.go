@@ -188,9 +188,9 @@ func TestGroupStopStays(t *testing.T) {
 
 func TestThreadThatDoesNotStop(t *testing.T) {
 	layer.Live(t)
-	pr := start(t, nil, "vfork", "60000")
+	pr := start(t, nil, "vfork", "3600000")
 	p := open(t, pr)
-	p.StopLimit, p.AllLimit = 500*time.Millisecond, 3*time.Second
+	p.StopLimit, p.AllLimit = 500*time.Millisecond, 5*time.Second
 	child := func() int { return int(counter(t, p, pr, 1)) }
 	if !within(waitLimit, func() bool { return child() != 0 && taskState(pr.pid, pr.arg) == 'D' }) {
 		t.Fatal("no D state")
@@ -212,7 +212,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 	if err := capture(p, &target.Request{TID: pr.pid}, &c); err != nil {
 		t.Fatalf("the next request: %v", err)
 	}
-	// Nobody has waited for the child, which lives for a minute: the thread still waits for the
+	// Nobody has waited for the child, which lives for an hour: the thread still waits for the
 	// child.
 	if err := p.TryBlocked(&target.Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)

@@ -178,7 +178,8 @@ func open(t testing.TB, pr *program) *Process {
 	}
 	t.Cleanup(func() { p.Close() })
 	p.inside = openInside
-	p.Watchdog = 500 * time.Millisecond // a busy machine keeps the tracer waiting longer than users want
+	// A busy machine keeps the tracer and the threads waiting longer than users want.
+	p.Watchdog, p.StopLimit = 500*time.Millisecond, waitLimit
 	return p
 }
 

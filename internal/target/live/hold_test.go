@@ -120,6 +120,7 @@ func TestHoldLost(t *testing.T) {
 	if err != nil || h.Threads != 2 {
 		t.Errorf("afterwards: %v, %+v", err, h)
 	}
+	p.StopLimit = DefaultStopLimit // a thread that was killed is waited for
 	begin := time.Now()
 	_, err = p.Hold(holdLimit, func(Standing) {
 		if err := unix.Kill(pr.pid, unix.SIGKILL); err != nil {
@@ -142,9 +143,9 @@ func TestHoldLost(t *testing.T) {
 // TestHoldRefused: the error names a thread that does not stop, or that another process traces.
 // The other threads go on.
 func TestHoldRefused(t *testing.T) {
-	pr := start(t, nil, "vfork", "600")
+	pr := start(t, nil, "vfork", "3600000")
 	p := open(t, pr)
-	p.AllLimit = 50 * time.Millisecond
+	p.StopLimit, p.AllLimit = DefaultStopLimit, 50*time.Millisecond
 	_, err := p.Hold(holdLimit, func(Standing) { t.Error("not all threads can have stopped") })
 	var te *target.ThreadError
 	if !errors.Is(err, ErrNotStopping) || !errors.As(err, &te) || te.TID != pr.arg {

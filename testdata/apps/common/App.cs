@@ -20,7 +20,7 @@ static class App
     /// <summary>
     /// Reads "--name value" and "--flag", prints the PID line and starts the
     /// watchdogs: --stdin ends the program at end of file, and --max-seconds
-    /// (default 600) in any case.
+    /// (default 3600) in any case.
     /// </summary>
     public static void Start(string[] args)
     {
@@ -30,7 +30,7 @@ static class App
             bool hasValue = i + 1 < args.Length && !args[i + 1].StartsWith("--");
             options[args[i][2..]] = hasValue ? args[++i] : "";
         }
-        int maxSeconds = Int("max-seconds", 600);
+        int maxSeconds = Int("max-seconds", 3600);
         Background("watchdog", () =>
         {
             Thread.Sleep(TimeSpan.FromSeconds(maxSeconds));
