@@ -52,15 +52,11 @@
 // OpenCore opens a core dump instead of a process. Process.SnapshotWaits adds locks, owners and
 // waiters, Process.Heap reads the managed heap, Process.Tasks the async methods in flight, and
 // Process.Requests the requests of a web server. Discover lists the processes of the machine, and
-// Diagnose says why a process cannot be read. Package clrsnap/why judges a process. A source of
-// package clrsnap/symbols fetches symbols from servers.
+// Diagnose says why a process cannot be read.
 //
-// # Recordings and notifications
-//
-// Package clrsnap/record samples the stacks of all threads over time: a recording shows which code
-// uses the CPUs, and where time passes, waiting included. Package clrsnap/events has the
-// synchronous form of DoStackSnapshot: a walk of the current thread in response to a
-// notification. Both packages work with a Process.
+// Package clrsnap/why judges a process. Package clrsnap/record samples the stacks of all threads
+// over time. Package clrsnap/events has the synchronous form of DoStackSnapshot: a walk of the
+// current thread in response to a notification. Package clrsnap/symbols fetches symbols from servers.
 //
 // # What happens to the target
 //
@@ -68,18 +64,10 @@
 // its registers, the head of its Thread object and the live part of its stack are
 // copied, and the thread goes on. Everything else works on the copy. No code runs in the
 // target, except for the agent of a subscription, and no lock of the target is taken.
-// Whatever happens to this process, the target goes on: a watchdog resumes a thread that
-// has been stopped for longer than Options.MaxPause. The watchdog does not depend on this
-// process being scheduled.
+// Whatever happens to this process, the target goes on: an independent watchdog resumes a thread
+// that has been stopped for longer than Options.MaxPause.
 //
-// The guidelines of the profiling API for asynchronous walks warn of deadlocks.
-// None of them can happen here:
-//
-//   - Suspending a thread that owns a lock of the walker: the walker takes none
-//     of the target's locks.
-//   - Walking before the thread has done per-thread initialisation of its own
-//     walker: nothing of the walker is in the thread.
-//   - Holding a lock across a call that triggers a garbage collection: no call
-//     reaches the runtime, and a callback may do anything.
-//   - Destroying a thread during its walk: the walk reads a copy.
+// So the deadlocks of asynchronous walks, from the guidelines of the profiling API, cannot happen
+// here. A suspended thread may own any lock; nothing of the walker is in the thread, or calls the
+// runtime; a callback may do anything; and a thread may end during its walk.
 package clrsnap
