@@ -14,7 +14,7 @@ func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor [PID]",
 		Short: "Check whether clrsnap can read a process, and name the remedy if not",
-		Long: `Without a PID: check the permissions of this run of clrsnap, and the verbs that work with
+		Long: `Without a PID: check the permissions of this run of clrsnap, and say which verbs work with
 these permissions.
 
 With a PID: also check everything that stacks of the process need: permissions, the

@@ -48,12 +48,12 @@ func newHeap(a *app) *cobra.Command {
 		Long: `Show which types have the most objects and bytes on the managed heap. clrsnap walks over all
 objects from outside. The program is not stopped unless a flag says so, nothing runs in the
 program, and no collection is started: dead objects that have not been collected yet count like
-any others. A gigabyte takes about half a second of one CPU.
+any others. A gigabyte takes about a third of a second of one CPU.
 
 The garbage collector of a running program moves objects. A part of the heap with moved objects is
-read again, a few times. The column "consistent" is the proved share of a generation: nothing was
-moved there while clrsnap read. In the rest objects can be missing or be counted twice, but their
-types are always right.
+read again, a few times. The column "consistent" is the share of a generation in which nothing
+was moved while clrsnap read, as clrsnap has proved. In the rest objects can be missing or be
+counted twice, but their types are always right.
 
 One moment:
   --stop            stops all threads of the program while the heap is read, so that the whole heap
@@ -68,7 +68,7 @@ The generations:
   pinned         arrays that were allocated so that they never move (POH)
   frozen         string literals and other objects that are never collected
 "free" is the space between objects, "fragmented" its share in per cent. The column "old %"
-is the share of a type's bytes that is neither in gen0 nor in gen1.
+is the share of a type's bytes outside gen0 and gen1.
 
 Growth:
   --every 30s       looks again and again, and shows what has grown since the first look

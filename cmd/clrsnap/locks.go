@@ -43,9 +43,9 @@ the program's own code the owner and the waiters are. Deadlocks come first, each
 sentence. The locks that block the most threads come next.
 
 Deadlocks:
-  In a deadlock threads wait for one another in a circle. Each member waits for a monitor, a
-  System.Threading.Lock, a ReaderWriterLockSlim, the end of a thread, or a task or a static
-  constructor that another member runs. A thread that only waits for a member is a victim.
+  In a deadlock threads wait for one another in a circle. Each member waits for a lock that
+  another member holds (a monitor, System.Threading.Lock, ReaderWriterLockSlim or Mutex), for
+  the end of another member, or for a task or a static constructor that another member runs. A thread that only waits for a member is a victim.
   A lock whose owner has ended without leaving the lock is a deadlock, too: nobody can ever
   leave the lock.
 
@@ -60,10 +60,10 @@ Deadlocks:
 Exit status: 3 for a proved deadlock, with --fail-on likely also for a likely one; 1 if a
 stack is missing and there is no deadlock; 0 otherwise.
 
-Threads are stopped as rarely as by clrsnap stack. A blocked thread is never stopped. Locks that
-change hands, or that the garbage collector moves, are read again a few times; a wait that
-changed each time is marked. --stop then looks once more, with all threads stopped for up to two
-seconds (--max-pause): everything is of one moment, and the marks are gone.
+Threads are stopped as rarely as by clrsnap stack. Locks that change hands, or that the garbage
+collector moves, are read again a few times. A wait that changed at each read is marked as
+uncertain. --stop then looks once more, with all threads stopped for up to two seconds
+(--max-pause): everything is of one moment, and no wait is uncertain.
 
   --watch       look again every two seconds, until Ctrl-C; --watch=500ms for another time
   --all         every waiter, the wait of an asynchronous Main, and locks without waiters

@@ -21,8 +21,8 @@ assembly. CPU is the average use of a CPU since the start: 250 % is two and a ha
 The present use can be more or less. MEMORY is the memory in RAM (RSS), pages that are
 shared with other processes included.
 
-A process that clrsnap may not read is listed with the reason and the remedy. The version
-is unknown: such a process is recognised by the names of its threads.`,
+A process that clrsnap may not read is listed with the reason and the remedy, without a
+version. Only the names of the threads tell that such a process runs .NET.`,
 		Example: `  clrsnap ps
   clrsnap ps --json | jq '.processes[].pid'`,
 		Args:              noArgs,

@@ -97,7 +97,8 @@ Events, each with the stack of its thread at that moment:
                        Needs .NET 9 or later. Sleeps, input and output are not recorded,
                        nor is Thread.Join on .NET 11: --mode wall has all waits, on every
                        version.
-Give several, separated by commas, or all. With --mode all go into the same file.
+--event takes several of these, separated by commas, or all. With --mode samples and
+events go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
 restart. The agent detaches at the end. An event never makes the program wait for
 clrsnap.
@@ -107,7 +108,7 @@ command ends), with Ctrl-C, or when the process ends. A recording that ends earl
 kept.
 
 A COMMAND is recorded from its start. If the command runs the .NET program as another
-process, as dotnet run does, add --subprocesses. The exit status is that of the COMMAND,
+process, as dotnet run does, add --subprocesses. The exit status is the COMMAND's,
 as in a shell: 128+n if signal n ended the command, for example 134 after SIGABRT. If
 clrsnap itself fails, the exit status is 1, or 2 for wrong usage.
 
@@ -131,7 +132,7 @@ The file:
   The file extension chooses the format. Without --output, clrsnap writes an HTML file in
   the current directory, named after the process and the time. HTML and .clrsnap files
   keep the whole recording: clrsnap view converts them to any other format later.
-  The number after a folded stack is microseconds, bytes, or how many. If there are
+  The number after a folded stack is microseconds, bytes, or a count. If there are
   several modes, the first frame of each stack names the mode and the unit, for example
   [wall: microseconds] or [alloc: bytes].
 

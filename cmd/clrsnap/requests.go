@@ -34,8 +34,8 @@ has a timeout, as by default. At the end come the connections to each server, an
 queue for each server.
 
 clrsnap takes the stacks of all threads, as clrsnap stack does, and reads the rest from the
-managed heap: the program is not stopped for that, and nothing runs in the program. A request or a
-call that has begun or ended meanwhile may be shown or not. While objects change or move during
+managed heap, without a stop, and without running anything in the program. A request or a call
+that has begun or ended meanwhile can be missing. While objects change or move during
 the read clrsnap looks again, for 3 to 9 seconds. --stop then looks once more, with all threads
 stopped: everything is of one moment.
 

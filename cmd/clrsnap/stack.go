@@ -53,13 +53,14 @@ finalizer and others. Idle threads come last.
 A running thread is stopped while its stack is copied: for tens of microseconds, longer if
 all CPUs are busy, never longer than --max-pause. A provably blocked thread is not stopped.
 If more threads run than there are CPUs, and clrsnap has CAP_BPF and CAP_PERFMON, the
-kernel reads the registers of threads without a CPU. Only threads that never wait for a
-CPU are stopped then.
+kernel tells the registers of threads that wait for a CPU. Then only threads that never
+wait for a CPU are stopped.
 
 With --stop-all all stacks belong to one instant: running threads are stopped together,
-and all other threads are proved to have been blocked. The stop lasts until the last
-running thread has got a CPU to stop on: milliseconds on a busy machine, at most
---max-pause plus 100 ms. If stacks are missing, clrsnap tries a few further instants.
+and all other threads are proved to have been blocked. The stop ends when the last
+running thread has stopped, and to stop a thread needs a CPU. So the stop lasts
+milliseconds on a busy machine, at most --max-pause plus 100 ms. If stacks are missing,
+clrsnap tries again a few times.
 
 The exit status is 1 if the stack of a thread is missing; the thread says why. Threads
 that ended meanwhile do not count. An incomplete stack says why, and only causes a
@@ -67,9 +68,9 @@ warning.
 
 Frames:
   By default managed frames have namespaces and parameters as far as the width of the
-  terminal allows. Consecutive native frames without symbols share a line. So do framework
-  frames between a thread and the program's code, of the thread pool, of awaits and of
-  ASP.NET Core: [pool → Kestrel → ASP.NET: 14 frames]. Recursion is folded. A stack of
+  terminal allows. Consecutive native frames without symbols share a line. Framework frames
+  that only lead to the program's code, of the thread pool, of awaits and of ASP.NET Core,
+  share a line, too: [pool → Kestrel → ASP.NET: 14 frames]. Recursion is folded. A stack of
   four or more threads is shown once. --json always has every frame.
 
   --managed         no native frames; threads without managed frames are only listed
@@ -86,8 +87,8 @@ Frames:
 Source lines:
   A managed frame has a source line if the assembly's portable PDB is inside the assembly,
   beside the assembly, or in a folder of --symbols. A PDB of another build is not used. A
-  calling frame is at the line of the call. Shop/Queue.cs:~42 is not certain: optimised
-  code can belong to several lines, or to none. Where threads at different lines share a
+  calling frame is at the line of the call. Shop/Queue.cs:~42 is near, not certain: optimised
+  code can belong to several lines, or to none. If threads at different lines share a
   stack, the frame has no line; --lines=always shows the threads apart. --source-root says
   where the source files are on this machine. Native frames have lines where there is
   DWARF: in the library, or in the library's debug file in the usual places. clrsnap
@@ -100,10 +101,11 @@ Inlined methods:
   are left out: docs/usage.md says which. --inlined=never shows frames only.
 
 Async methods:
-  After an await, an async method goes on in a thread of the pool, and its awaiters are
-  not on that stack. The awaiters are shown below the stack, as "awaited by", with the
-  lines of their awaits: read from the heap, and only if nothing changed meanwhile.
-  --async=never shows frames only. clrsnap tasks shows the methods that no thread runs.
+  After an await, an async method goes on in a thread of the pool, without its awaiters on
+  the stack. clrsnap reads the awaiters from the heap, and shows them below the stack, as
+  "awaited by", with the lines of the awaits. Awaiters that changed during the read are
+  left out. --async=never shows frames only. clrsnap tasks shows the methods that no thread
+  runs.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump

@@ -25,8 +25,8 @@ state of the thread pool, with the work that waits for a thread, and the armed t
 clrsnap reads all of this from the managed heap. The program is not stopped, and nothing runs in
 the program. The heap changes meanwhile: a chain is shown as of one moment, or left out and
 counted. While anything is left out clrsnap looks again, for 3 seconds. --stop then looks once
-more, with all threads stopped: everything is of one moment. A method whose task nobody can reach
-counts until the garbage collector has found it.
+more, with all threads stopped: everything is of one moment. A method with an unreachable
+task counts until the garbage collector has freed the task.
 
 An await waits for:
   timer                 Task.Delay or a PeriodicTimer, with the time until the timer is due
@@ -35,12 +35,14 @@ An await waits for:
   TaskCompletionSource  somebody's SetResult
   task                  code that runs, or is to run, for example of Task.Run
   WhenAll, WhenAny      several tasks; async methods among them have chains of their own
-  source, yield         another object; nothing known
+  method                another async method; the method's chain does not lead here
+  source                another IValueTaskSource
+  yield                 something unknown
 
 The states:
-  waiting               the object is not complete
-  ready                 the object is complete (or faulted, or canceled): the method goes on when
-                        a thread of the pool has time
+  waiting               the awaited operation is not complete
+  ready                 the operation is complete (or faulted, or canceled): the method goes on
+                        when a thread of the pool has time
   running               a thread runs the innermost method: clrsnap stack shows the thread
 
 With --core the heap is read from a core dump with a heap: of the kernel, of gcore, or of

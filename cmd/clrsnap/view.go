@@ -52,9 +52,9 @@ func newView(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view FILE",
 		Short: "Show the hottest functions of a recording, or convert it",
-		Long: `Show a recording as tables: for each mode the functions of your own code, the functions of
-all code with the most time, bytes or events, and the threads. With --output or --format
-the recording, or the chosen part, is written in another format instead.
+		Long: `Show a recording as tables, for each mode: the functions with the most time, bytes or
+events, first of your own code, then of all code, and the threads. With --output or
+--format the recording, or the chosen part, is written in another format instead.
 
 FILE is a file of clrsnap record, HTML flame graphs included. FILE can also be a profile of
 any program in the format of pprof or speedscope, or as folded stacks. - is standard input.
@@ -80,10 +80,10 @@ itself has a name: [GC], [JIT], [finalizer], [tiered compilation].
 --callers NAME shows the callers of a function as a tree, --callees NAME the called
 functions, and --path the heaviest calls from the base of the stacks on. NAME is a
 function's name, with or without namespaces, or else a part of names, or else a regular
-expression. If several functions of a stack match, the outermost counts. Shares are shares
-of the whole mode.
+expression. If several functions of a stack match, the outermost counts. 100 % is the
+whole mode.
 
-Folded stacks end with a number: microseconds, bytes, or how many. If there are several
+Folded stacks end with a number: microseconds, bytes, or a count. If there are several
 modes, the first frame of each stack names the mode and the unit, for example
 [wall: microseconds] or [alloc: bytes]; --mode chooses a mode, without a frame for the mode.
 
@@ -92,9 +92,9 @@ the middle (…); --full shows the whole name. JSON and other formats have whole
 
 In event modes another table shows the events: the allocated classes, the exceptions, or the
 holders of locks. The messages of exceptions follow, with the number of each. The tables of
-functions show where the events happened. Before them is a table of the contended locks: the
-type of the locked object, and below the type the methods of the lock's holders, with
-callers (←). "(code not seen)" is a thread that held a lock too briefly for a look.
+functions show where the events happened. In mode contention a table of the locks comes
+first: the type of the locked object, and below the type the methods of the lock's holders,
+with callers (←). "(code not seen)" is a thread that held a lock too briefly for a look.
 
 ~ marks an estimate, rounded to its reliable digits. The line above the tables has the
 standard error: 4,500 ± 800 objects. Times have a ~ only below about a hundred samples.

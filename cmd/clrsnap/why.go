@@ -42,8 +42,9 @@ Causes, the gravest first:
   finalizer               a finalizer does not return
   shutdown                the process is to end, and does not
   throttled               the cgroup's quota of CPU time is used up
-  memory-pressure         the cgroup's memory is used up
+  memory-pressure         the cgroup's memory, or the managed heap, is at its limit
   descriptors             the limit of open files is reached
+  blocked-io              a read or write of a thread moves no byte
   remote-call             a remote address does not answer
   lock-contention         many threads wait for a lock that others keep too long
   thread-pool-starvation  all workers are blocked while work is queued
@@ -56,14 +57,14 @@ Causes, the gravest first:
   native-growth           memory outside the managed heap grows
 
 A verdict is certain, likely or possible: certain if the evidence admits no other
-explanation. A consequence of another cause is listed there, not as a verdict of its own.
-If nothing is wrong, why says so, and says what it looked at and what it could not.
+explanation. The consequences of a cause are listed below the cause. If nothing is wrong,
+why says so, and lists what was looked at and what could not be looked at.
 
 The evidence: several snapshots of all threads with waits and held locks, as by stack; a
 few seconds of samples and of the runtime's events, as by record; and the kernel's counts
 for the process and its control groups. The events need a small agent in the process, which
-leaves at the end; --no-agent does without events. A process that does not answer is looked
-at all the same.
+leaves at the end; --no-agent does without events. why also looks at a process that does not
+answer.
 
 A core dump shows one moment, so causes that need time are not found.
 
