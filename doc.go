@@ -67,7 +67,6 @@
 // Whatever happens to this process, the target goes on: an independent watchdog resumes a thread
 // that has been stopped for longer than Options.MaxPause.
 //
-// So the deadlocks of asynchronous walks, from the guidelines of the profiling API, cannot happen
-// here. A suspended thread may own any lock; nothing of the walker is in the thread, or calls the
-// runtime; a callback may do anything; and a thread may end during its walk.
+// So the deadlocks in the guidelines of the profiling API cannot happen here: a suspended thread
+// may own any lock, a callback may do anything, and a thread may end during its walk.
 package clrsnap

@@ -48,7 +48,7 @@ Causes, the gravest first:
   remote-call             a remote address does not answer
   lock-contention         many threads wait for a lock that others keep too long
   thread-pool-starvation  all workers are blocked while work is queued
-  stalled                 requests of a web server neither end nor go on
+  stalled                 requests, async methods or threads neither end nor go on
   cpu                     a thread uses a whole CPU in one method: a loop, or a regular
                           expression that backtracks
   gc-pressure             garbage collections take the program's time
