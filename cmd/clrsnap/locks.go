@@ -45,9 +45,9 @@ sentence. The locks that block the most threads come next.
 Deadlocks:
   In a deadlock threads wait for one another in a circle. Each member waits for a lock that
   another member holds (a monitor, System.Threading.Lock, ReaderWriterLockSlim or Mutex), for
-  the end of another member, or for a task or a static constructor that another member runs. A thread that only waits for a member is a victim.
-  A lock whose owner has ended without leaving the lock is a deadlock, too: nobody can ever
-  leave the lock.
+  the end of another member, or for a task or a static constructor that another member runs. A
+  thread that only waits for a member is a victim. A lock whose owner has ended without
+  leaving the lock is a deadlock, too: nobody can ever leave the lock.
 
   A deadlock is proved: no thread of the circle ran while clrsnap read the waits. Without
   that proof, or if a wait has a timeout, the deadlock is only suspected.
