@@ -51,9 +51,9 @@ program, and no collection is started: dead objects that have not been collected
 any others. A gigabyte takes about a third of a second of one CPU.
 
 The garbage collector of a running program moves objects. A part of the heap with moved objects is
-read again, a few times. The column "consistent" is the share of a generation in which nothing
-was moved while clrsnap read, as clrsnap has proved. In the rest objects can be missing or be
-counted twice, but their types are always right.
+read again, a few times. The column "consistent" is the share of a generation with a proof that
+nothing was moved there while clrsnap read. In the rest objects can be missing or be counted twice,
+but their types are always right.
 
 One moment:
   --stop            stops all threads of the program while the heap is read, so that the whole heap
