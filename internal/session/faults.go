@@ -38,9 +38,6 @@ func isService(class *object.Class) bool {
 
 // faults describes the failed tasks on the heap. Equal faults are counted.
 func (t *taskWalk) faults() []profile.TaskFault {
-	if t.p.Runtime == nil {
-		return nil // the fields of the holders are not described for native AOT programs
-	}
 	services := t.serviceTasks()
 	by := map[string]*profile.TaskFault{}
 	var list []*profile.TaskFault
@@ -89,11 +86,11 @@ func faultRank(f *profile.TaskFault) int {
 func (t *taskWalk) serviceTasks() map[arch.Addr]string {
 	out := map[arch.Addr]string{}
 	for _, obj := range t.objects[serviceClass] {
-		class, err := t.p.Runtime.Objects.Class(obj)
+		class, err := t.p.Managed.Objects.Class(obj)
 		if err != nil {
 			continue
 		}
-		if task, err := t.p.Runtime.Objects.Pointer(obj, class, serviceTask); err == nil && task != 0 {
+		if task, err := t.p.Managed.Objects.Pointer(obj, class, serviceTask); err == nil && task != 0 {
 			out[task] = class.Display
 		}
 	}
@@ -102,7 +99,7 @@ func (t *taskWalk) serviceTasks() map[arch.Addr]string {
 
 // fault describes the failed task of a holder. nil: the holder has no exception.
 func (t *taskWalk) fault(holder arch.Addr, services map[arch.Addr]string) (*profile.TaskFault, error) {
-	objects := t.p.Runtime.Objects
+	objects := t.p.Managed.Objects
 	class, err := objects.Class(holder)
 	if err != nil {
 		return nil, err

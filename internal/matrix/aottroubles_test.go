@@ -1,0 +1,150 @@
+package matrix
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestNativeAOTDeadlock finds the deadlock of two threads of a native AOT program, and who waits behind the two: in the
+// running program, and in a core dump.
+func TestNativeAOTDeadlock(t *testing.T) {
+	pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeDeadlocked(t), "600")
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	testenv.UntilSeen(t, func() string {
+		s, err := p.SnapshotWaits(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return faultOfDeadlock(s)
+	})
+	dead := openCore(t, testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	defer dead.Close()
+	s, err := dead.SnapshotWaits(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fault := faultOfDeadlock(s); fault != "" {
+		t.Errorf("core dump: %s", fault)
+	}
+}
+
+// faultOfDeadlock says what is wrong with the deadlocks of the program; "": nothing.
+func faultOfDeadlock(s *profile.Snapshot) string {
+	g := s.WaitGraph()
+	if len(g.Deadlocks) != 1 {
+		return "there is no single deadlock"
+	}
+	names := func(threads []int) (out []string) {
+		for _, i := range threads {
+			out = append(out, s.Threads[i].Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	d := &g.Deadlocks[0]
+	switch members, victims := names(d.Threads), names(d.Victims); {
+	case !slices.Equal(members, []string{"holder", "waiter"}) || !slices.Equal(victims, []string{"wanter"}):
+		return fmt.Sprintf("%v wait in the circle, and %v behind", members, victims)
+	case !d.Certain || !d.Simple || d.Ended || d.Timeout != profile.Forever:
+		return fmt.Sprintf("the deadlock is %+v", d)
+	}
+	for n, i := range d.Threads {
+		other := &s.Threads[d.Threads[1-n]]
+		w, holds := s.Threads[i].Wait, s.Threads[i].Holds
+		if w == nil || w.Kind != profile.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != other.OSThreadID ||
+			len(holds) != 1 || !holds[0].Certain || len(other.Holds) != 1 || w.Object != other.Holds[0].Object ||
+			w.Object == holds[0].Object {
+			return fmt.Sprintf("%s waits for %+v, holds %+v", s.Threads[i].Name, w, holds)
+		}
+	}
+	return ""
+}
+
+// TestNativeAOTFailed finds the tasks that have failed, with their exceptions: of a program with two async methods, of
+// which nobody awaits the outer, and of a web service that has failed to answer.
+func TestNativeAOTFailed(t *testing.T) {
+	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeFailed(t))
+	if !slices.Contains(said, "pending task Outer < Inner: Faulted") {
+		t.Fatalf("the program says %q", said)
+	}
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	checkFailed(t, p)
+	dead := openCore(t, testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	defer dead.Close()
+	checkFailed(t, dead)
+}
+
+// checkFailed requires the failed tasks of a program with the methods Inner and Outer, which have not been suspended.
+func checkFailed(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tasks.Faults) != 2 || len(tasks.Chains) > 0 || tasks.Partial || tasks.Unproven+tasks.Unread > 0 {
+		t.Fatalf("%+v", tasks)
+	}
+	for i, f := range tasks.Faults {
+		methods := shownMethods(f.Exception)
+		want := []string{"Hello.Program.Inner{async}", "Hello.Program.Outer{async}"}
+		if f.Count != 1 || f.Observed != (i == 1) || f.Service != "" || f.Object == 0 || f.Method != want[1] ||
+			f.Exception.Type != "System.NullReferenceException" || f.Exception.Message == "" ||
+			f.Exception.Uncertain != "" || !slices.Equal(methods, want) {
+			t.Errorf("%d × %s, observed: %v: %+v, %q", f.Count, f.Method, f.Observed, f.Exception.Type, methods)
+		}
+	}
+}
+
+// shownMethods returns the methods of an exception's stack trace that .NET prints.
+func shownMethods(e *profile.ExceptionInfo) (out []string) {
+	for _, f := range e.Frames {
+		if !f.Hidden {
+			out = append(out, f.Display)
+		}
+	}
+	return out
+}
+
+// TestNativeAOTFailedRequests finds the failed tasks of the requests that a web service could not serve.
+func TestNativeAOTFailedRequests(t *testing.T) {
+	c := newAheadClient(t)
+	const requests = 3
+	for range requests {
+		answer, err := c.http.Get(c.url + "/async/-5") // Later waits for a time below zero
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusInternalServerError {
+			t.Fatalf("the service says %s", answer.Status)
+		}
+	}
+	tasks, err := c.process.Tasks(t.Context(), clrsnap.TasksOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tasks.Faults) != 1 {
+		t.Fatalf("%+v", tasks.Faults)
+	}
+	const lambda = "Slim.Program.Main{lambda 5_2}{async}"
+	f := tasks.Faults[0] // of the methods Later and the one that awaits Later
+	methods := shownMethods(f.Exception)
+	if f.Count != 2*requests || !f.Observed || f.Exception.Type != "System.ArgumentOutOfRangeException" ||
+		f.Method != lambda || len(methods) < 3 || methods[1] != "Slim.Program.Later{async}" || methods[2] != lambda {
+		t.Errorf("%+v: %q", f, methods)
+	}
+}

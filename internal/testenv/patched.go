@@ -1,0 +1,130 @@
+package testenv
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// There is no compiler for native AOT programs here. So some troubles are a copy of the program "hello" with changed
+// machine code: the runtime, the locks and the threads are the real ones.
+
+// patch replaces instructions of a function.
+type patch struct {
+	function string
+	at       int    // bytes from the start of the function
+	was      []byte // the beginning of the old instructions
+	becomes  []any  // bytes, and the names of functions to call
+}
+
+// The static fields of the class Hello.Program lie behind a register, in the order of the source.
+const (
+	theLock = 0x08
+	pulse   = 0x10
+	up      = 0x38 // a CountdownEvent: zero as soon as all threads have said where they wait
+)
+
+var (
+	field       = []byte{0x48, 0x8b, 0x7b}                                   // mov rdi,[rbx+…], a field as the first argument
+	forEver     = []byte{0xbe, 0xff, 0xff, 0xff, 0xff}                       // mov esi,-1
+	noToken     = []byte{0x33, 0xd2}                                         // xor edx,edx
+	toSemaphore = []byte{0x48, 0x8b, 0x78, 0x28, 0x39, 0x3f}                 // mov rdi,[rax+28h]; cmp [rdi],edi
+	toNull      = []byte{0x33, 0xff, 0x66, 0x90, 0x39, 0x3f}                 // xor edi,edi; two bytes of nothing; cmp [rdi],edi
+	enter       = "S_P_CoreLib_System_Threading_Monitor__Enter"              // (object)
+	wait        = "System_Threading_System_Threading_CountdownEvent__Wait_4" // (int, CancellationToken)
+)
+
+// AheadOfTimeDeadlocked is the program "hello" (see AheadOfTimeNewest) with a deadlock: the thread "holder" waits for
+// the lock that the thread "waiter" has, and the other way round. The thread "holder" asks after all threads have said
+// where they wait. What "hello" says of these two threads is of the program as it was.
+func AheadOfTimeDeadlocked(tb testing.TB) (file string) {
+	tb.Helper()
+	return patchedAheadOfTime(tb,
+		patch{"hello_Hello_Program__HoldTheLock", 0x65, append(bytes.Clone(field), 0x20, 0x40, 0x38, 0x3f, 0xbe),
+			[]any{field, []byte{up}, forEver, noToken, wait, field, []byte{pulse}, enter}},
+		patch{"hello_Hello_Program__WaitForPulse", 0x57, append(bytes.Clone(field), pulse, 0xbe),
+			[]any{field, []byte{theLock}, forEver, enter}})
+}
+
+// AheadOfTimeFailed is the program "hello" with an async method that fails: Inner calls a method of null. Outer awaits
+// Inner, and nobody awaits Outer.
+func AheadOfTimeFailed(tb testing.TB) (file string) {
+	tb.Helper()
+	return patchedAheadOfTime(tb,
+		patch{"hello_Hello_Program__Inner_d__21__MoveNext", 0x75, toSemaphore, []any{toNull}})
+}
+
+// patchedAheadOfTime writes a copy of the program "hello", with other instructions.
+func patchedAheadOfTime(tb testing.TB, patches ...patch) (file string) {
+	tb.Helper()
+	program := AheadOfTimeNewest(tb, "hello")
+	code, err := os.ReadFile(program)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	functions := functionsOf(tb, program+".dbg")
+	image, err := elf.NewFile(bytes.NewReader(code))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, p := range patches {
+		at := functions[p.function] + uint64(p.at)
+		var text []byte
+		for _, part := range p.becomes {
+			switch part := part.(type) {
+			case []byte:
+				text = append(text, part...)
+			case string:
+				const call = 5 // bytes
+				distance := int64(functions[part]) - int64(at) - int64(len(text)) - call
+				text = binary.LittleEndian.AppendUint32(append(text, 0xe8), uint32(distance))
+			}
+		}
+		old := code[offsetOf(tb, image, at):]
+		if !bytes.HasPrefix(old, p.was) {
+			tb.Fatalf("%s has the instructions % x", p.function, old[:len(text)])
+		}
+		copy(old, text)
+	}
+	file = filepath.Join(tb.TempDir(), "hello")
+	if err := os.WriteFile(file, code, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	return file
+}
+
+// functionsOf returns the functions in a file with symbols.
+func functionsOf(tb testing.TB, file string) map[string]uint64 {
+	tb.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := map[string]uint64{}
+	for _, s := range symbols {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC || elf.ST_TYPE(s.Info) == elf.STT_NOTYPE {
+			out[s.Name] = s.Value
+		}
+	}
+	return out
+}
+
+// offsetOf returns the place of an address in a file.
+func offsetOf(tb testing.TB, image *elf.File, at uint64) uint64 {
+	tb.Helper()
+	for _, p := range image.Progs {
+		if p.Type == elf.PT_LOAD && p.Vaddr <= at && at < p.Vaddr+p.Filesz {
+			return at - p.Vaddr + p.Off
+		}
+	}
+	tb.Fatalf("no code lies at %#x", at)
+	return 0
+}
