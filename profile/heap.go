@@ -217,8 +217,10 @@ func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 
 // HeapPath is a path from a root to objects that the root keeps.
 type HeapPath struct {
-	Root   HeapRoot
-	Static string     // of RootStatic and RootThreadStatic: the field, if known: Shop.Bus.Raised
+	Root HeapRoot
+	// Static is the field of RootStatic and RootThreadStatic, if known: Shop.Bus.Raised. Ends in UnknownField if only
+	// the class is known.
+	Static string
 	Listed bool       // of RootStatic: the program lists its static fields, without names
 	Handle HandleKind // of RootHandle
 	Thread *ThreadRef // of RootThreadStatic, RootStack and RootCode; nil: of other kinds
@@ -242,11 +244,16 @@ func (p *HeapPath) Kept() bool {
 	return false
 }
 
+// UnknownField stands for the name of a static field of which only the class is known.
+const UnknownField = "?"
+
 // Beginning names the root of the path: "static field Shop.Bus.Raised", "handle (strong)".
 func (p *HeapPath) Beginning() string {
 	switch p.Root {
 	case RootStatic:
 		switch {
+		case strings.HasSuffix(p.Static, "."+UnknownField):
+			return "a static field of " + strings.TrimSuffix(p.Static, "."+UnknownField)
 		case p.Static != "":
 			return "static field " + p.Static
 		case p.Listed:

@@ -1,10 +1,13 @@
 package heapwalk
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/session"
@@ -45,6 +48,37 @@ func (h *heapWalk) eachHolder(visit func(holder, at, to arch.Addr)) error {
 		left -= h.eachReference(obj, func(at, to arch.Addr) { visit(obj, at, to) })
 	}
 	return err
+}
+
+// aheadStatics finds the classes of the objects with static fields.
+func (h *heapWalk) aheadStatics() *statics {
+	s := &statics{ahead: map[arch.Addr]aot.StaticFields{}}
+	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil || h.p.Found == nil || h.p.Found.Module == nil {
+		return s
+	}
+	in := h.p.Found.Module
+	list, _ := h.p.Engine.Ahead.StaticFields(h.p.Engine.Cache, in.Start, in.End) // a partial list counts
+	for _, f := range list[:min(len(list), maxHolders)] {
+		s.bases = append(s.bases, staticBase{at: f.Object})
+		s.ahead[f.Object] = f
+	}
+	slices.SortFunc(s.bases, byAddress)
+	return s
+}
+
+// aheadField names the static field at an offset of an object with static fields; "": not even the class is known.
+func (h *heapWalk) aheadField(obj arch.Addr, off uint32) string {
+	f := h.static.ahead[obj]
+	class := f.Name
+	if f.Table != 0 {
+		if c, err := h.p.Engine.Types.Class(f.Table); err == nil {
+			class = c.Display
+		}
+	}
+	if class == "" {
+		return ""
+	}
+	return class + "." + cmp.Or(f.Names[off], profile.UnknownField)
 }
 
 // eachReference visits the references in an object that has no elements, and returns the number of places for

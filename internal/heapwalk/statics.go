@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/clr/heap"
 )
 
@@ -14,6 +15,7 @@ type statics struct {
 	known map[arch.Addr]map[uint32]string // names of static reference fields, by class and offset
 	own   map[arch.Addr]map[uint32]string // likewise of thread-static fields
 	local map[uint32][]arch.Addr          // the possible classes of thread-static fields, by the number of the array
+	ahead map[arch.Addr]aot.StaticFields  // of a native AOT program, by base
 }
 
 // staticBase is the address of the static reference fields of a class.
@@ -33,7 +35,7 @@ func (h *heapWalk) readStatics(g *heap.Graph) {
 	switch {
 	case h.static != nil:
 	case h.p.Runtime == nil:
-		h.static = &statics{} // ahead.go knows the fields
+		h.static = h.aheadStatics()
 	default:
 		h.p.Engine.Cache.Invalidate()
 		h.static = h.findStatics(g)
@@ -63,11 +65,11 @@ func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 			}
 		}
 	}
-	slices.SortFunc(s.bases, func(a, b staticBase) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.mt, b.mt))
-	})
+	slices.SortFunc(s.bases, byAddress)
 	return s
 }
+
+func byAddress(a, b staticBase) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.mt, b.mt)) }
 
 // modules returns the modules of all assemblies, and the modules of the types with objects on the
 // heap.
@@ -105,6 +107,9 @@ func (h *heapWalk) fieldAt(slot arch.Addr) string {
 	off := uint64(slot - bases[i-1].at)
 	if off >= maxTable {
 		return ""
+	}
+	if h.p.Runtime == nil {
+		return h.aheadField(bases[i-1].at, uint32(off))
 	}
 	for at := bases[i-1].at; i > 0 && bases[i-1].at == at; i-- { // in .NET 8, classes of a module share a base
 		if name, ok := h.fieldsOf(bases[i-1].mt, false)[uint32(off)]; ok {

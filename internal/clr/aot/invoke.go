@@ -18,6 +18,7 @@ const invokeHasEntrypoint = 0x20
 // themselves.
 type tables struct {
 	invokeMap, typeMap []byte
+	fieldMap, contexts []byte // of static fields: staticnames.go
 	fixups             []byte
 	fixupsAt           arch.Addr
 	low, high          arch.Addr // of the code of methods; outside lie stubs that unbox, and have no frames

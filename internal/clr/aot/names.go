@@ -22,9 +22,12 @@ var ErrFormat = errors.New("no names of methods that can be read")
 // (Common/src/Internal/Runtime/MetadataBlob.cs) from 300 on.
 const (
 	staticRegion     = 201
+	packedData       = 207
 	typeMap          = 300 + 1
 	invokeMap        = 300 + 6
 	commonFixups     = 300 + 8
+	fieldMap         = 300 + 9
+	contextMap       = 300 + 10
 	embeddedMetadata = 300 + 13
 	stackTraceMap    = 300 + 27
 	lineNumbers      = 300 + 28
@@ -75,6 +78,9 @@ type Names struct {
 	entries  []entry              // by start; only methods with a name
 	owners   map[arch.Addr]uint32 // tokens of the defined types, by MethodTable
 	statics  section
+	static   staticNames
+	stubs    map[arch.Addr]StaticClass // by the variables of static fields; nil: not looked for
+	packed   section
 	lines    lineTable
 	hidden   map[arch.Addr]bool // in stack traces of exceptions, by start
 	known    map[arch.Addr]name.Method
@@ -118,7 +124,10 @@ func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 	if err := t.readRange(r, &l); err != nil {
 		return nil, err
 	}
-	for blob, id := range map[*[]byte]uint32{&t.invokeMap: invokeMap, &t.typeMap: typeMap, &t.fixups: commonFixups} {
+	for blob, id := range map[*[]byte]uint32{
+		&t.invokeMap: invokeMap, &t.typeMap: typeMap, &t.fixups: commonFixups, &t.fieldMap: fieldMap,
+		&t.contexts: contextMap,
+	} {
 		if *blob, err = sections.read(r, id); err != nil && !errors.Is(err, ErrFormat) {
 			return nil, err
 		}
@@ -127,7 +136,7 @@ func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.statics = sections[staticRegion]
+	n.statics, n.packed = sections[staticRegion], sections[packedData]
 	points, err1 := sections.read(r, lineNumbers)
 	names, err2 := sections.read(r, documents)
 	if err1 == nil && err2 == nil {
@@ -220,6 +229,7 @@ func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 	}
 	n.owners = t.readOwners()
 	n.addInvoked(t)
+	n.readStaticNames(t)
 	slices.SortFunc(n.entries, func(a, b entry) int { return cmp.Compare(a.start, b.start) })
 	return n, nil
 }

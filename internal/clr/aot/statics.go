@@ -19,21 +19,26 @@ const notMade = 7
 const maxStatics = 4 << 20 // bytes: a million classes
 
 // Statics returns the objects with the static fields of classes.
-func (n *Names) Statics(mem target.Memory) ([]arch.Addr, error) {
+func (n *Names) Statics(mem target.Memory) (out []arch.Addr, err error) {
+	err = n.eachVariable(mem, func(_, obj arch.Addr) { out = append(out, obj) })
+	return out, err
+}
+
+// eachVariable visits the variables of the classes whose objects have been made, and the objects.
+func (n *Names) eachVariable(mem target.Memory, visit func(variable, obj arch.Addr)) error {
 	if n.statics.length == 0 || n.statics.length > maxStatics {
-		return nil, fmt.Errorf("%w: the static fields have %d bytes", ErrFormat, n.statics.length)
+		return fmt.Errorf("%w: the static fields have %d bytes", ErrFormat, n.statics.length)
 	}
 	r := target.NewReader(mem)
 	b, err := r.Pieces(n.statics.at, int(n.statics.length)&^3)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []arch.Addr
 	for at := n.statics.at; len(b) > 0; b, at = b[4:], at+4 {
 		variable := at + arch.Addr(int64(int32(binary.LittleEndian.Uint32(b))))
 		if obj, err := r.Pointer(variable); err == nil && obj != 0 && obj&notMade == 0 {
-			out = append(out, obj)
+			visit(variable, obj)
 		}
 	}
-	return out, nil
+	return nil
 }
