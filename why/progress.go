@@ -46,10 +46,6 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	if g.heapMissing {
 		return
 	}
-	if g.s.Runtime == nil {
-		g.methodsAtEnd(ctx)
-		return
-	}
 	err := g.flight(ctx)
 	if err != nil {
 		g.e.flights = nil // the first look alone says nothing of the end
@@ -71,22 +67,6 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	if !l.Requests.Partial { // a part cannot be presented as all
 		g.e.web = l.Requests
 	}
-}
-
-// methodsAtEnd notes the async methods of a native AOT program at the end. Its requests are not known.
-func (g *gatherer) methodsAtEnd(ctx context.Context) {
-	if g.s.Managed == nil || g.s.Managed.Objects == nil {
-		return
-	}
-	g.progress("async methods")
-	bounded, cancel := context.WithTimeout(ctx, walkWithin)
-	defer cancel()
-	tasks, err := g.s.Tasks(bounded, session.WalkOptions{})
-	if err != nil {
-		g.miss("Async methods that wait were not looked at: %v.", err)
-		return
-	}
-	g.e.chains = tasks.Chains
 }
 
 // readers notes the threads whose own methods take items from channels, or complete TaskCompletionSources.
