@@ -11,8 +11,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestNativeAOTDeadlock finds the deadlock of two threads of a native AOT program, and who waits behind the two: in the
-// running program, and in a core dump.
+// TestNativeAOTDeadlock finds the deadlock of two threads of a native AOT program, and the thread behind the two: in
+// the running program, and in a core dump.
 func TestNativeAOTDeadlock(t *testing.T) {
 	pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeDeadlocked(t), "600")
 	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
@@ -70,8 +70,8 @@ func faultOfDeadlock(s *profile.Snapshot) string {
 	return ""
 }
 
-// TestNativeAOTFailed finds the tasks that have failed, with their exceptions: of a program with two async methods, of
-// which nobody awaits the outer, and of a web service that has failed to answer.
+// TestNativeAOTFailed finds the failed tasks of two async methods, with the exception. The outer method awaits the
+// inner method, and nobody awaits the outer method.
 func TestNativeAOTFailed(t *testing.T) {
 	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeFailed(t))
 	if !slices.Contains(said, "pending task Outer < Inner: Faulted") {
@@ -88,7 +88,7 @@ func TestNativeAOTFailed(t *testing.T) {
 	checkFailed(t, dead)
 }
 
-// checkFailed requires the failed tasks of a program with the methods Inner and Outer, which have not been suspended.
+// checkFailed requires the failed tasks of the methods Inner and Outer. Neither method has been suspended.
 func checkFailed(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
 	tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
@@ -109,7 +109,7 @@ func checkFailed(t *testing.T, p *clrsnap.Process) {
 	}
 }
 
-// shownMethods returns the methods of an exception's stack trace that .NET prints.
+// shownMethods returns the methods of a stack trace as .NET prints.
 func shownMethods(e *profile.ExceptionInfo) (out []string) {
 	for _, f := range e.Frames {
 		if !f.Hidden {
@@ -119,7 +119,7 @@ func shownMethods(e *profile.ExceptionInfo) (out []string) {
 	return out
 }
 
-// TestNativeAOTFailedRequests finds the failed tasks of the requests that a web service could not serve.
+// TestNativeAOTFailedRequests finds the failed tasks of a web service with requests that could not be served.
 func TestNativeAOTFailedRequests(t *testing.T) {
 	c := newAheadClient(t)
 	const requests = 3
@@ -141,7 +141,7 @@ func TestNativeAOTFailedRequests(t *testing.T) {
 		t.Fatalf("%+v", tasks.Faults)
 	}
 	const lambda = "Slim.Program.Main{lambda 5_2}{async}"
-	f := tasks.Faults[0] // of the methods Later and the one that awaits Later
+	f := tasks.Faults[0] // of Later and of the lambda
 	methods := shownMethods(f.Exception)
 	if f.Count != 2*requests || !f.Observed || f.Exception.Type != "System.ArgumentOutOfRangeException" ||
 		f.Method != lambda || len(methods) < 3 || methods[1] != "Slim.Program.Later{async}" || methods[2] != lambda {
