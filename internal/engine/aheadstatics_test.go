@@ -41,7 +41,8 @@ func TestAheadStatics(t *testing.T) {
 				case f.StaticClass == aot.StaticClass{} && stubs[class]:
 					t.Errorf("nothing is known of %s", class)
 				case f.StaticClass == aot.StaticClass{}:
-				case f.Table == 0 && !strings.Contains(letters(class), letters(f.Name)), f.Table != 0 && !isClass(e, f.Table, class):
+				case f.Table == 0 && !strings.Contains(letters(class), letters(f.Name)),
+					f.Table != 0 && !isClass(e, f.Table, class):
 					t.Errorf("%s is %+v", class, f.StaticClass)
 				default:
 					right++

@@ -38,7 +38,7 @@ func TestNativeAOTDeadlock(t *testing.T) {
 	}
 }
 
-// faultOfDeadlock says what is wrong with the deadlocks of the program; "": nothing.
+// faultOfDeadlock says how the deadlocks differ from the deadlock of the program; "": not at all.
 func faultOfDeadlock(s *profile.Snapshot) string {
 	g := s.WaitGraph()
 	if len(g.Deadlocks) != 1 {
