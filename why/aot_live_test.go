@@ -54,8 +54,9 @@ func TestNativeAOT(t *testing.T) {
 	t.Run("requests", func(t *testing.T) {
 		pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"), "0", "600")
 		words := strings.Fields(said[0]) // "pid N runtime V listening URL"
+		url := words[len(words)-1] + "/wait/600000"
 		for range 6 {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, words[len(words)-1]+"/wait/600000", nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,11 +28,11 @@ const (
 )
 
 var (
-	field       = []byte{0x48, 0x8b, 0x7b}                                   // mov rdi,[rbx+…], a field as the first argument
+	field       = []byte{0x48, 0x8b, 0x7b}                                   // mov rdi,[rbx+…]
 	forEver     = []byte{0xbe, 0xff, 0xff, 0xff, 0xff}                       // mov esi,-1
 	noToken     = []byte{0x33, 0xd2}                                         // xor edx,edx
 	toSemaphore = []byte{0x48, 0x8b, 0x78, 0x28, 0x39, 0x3f}                 // mov rdi,[rax+28h]; cmp [rdi],edi
-	toNull      = []byte{0x33, 0xff, 0x66, 0x90, 0x39, 0x3f}                 // xor edi,edi; two bytes of nothing; cmp [rdi],edi
+	toNull      = []byte{0x33, 0xff, 0x66, 0x90, 0x39, 0x3f}                 // xor edi,edi; xchg ax,ax; cmp [rdi],edi
 	enter       = "S_P_CoreLib_System_Threading_Monitor__Enter"              // (object)
 	wait        = "System_Threading_System_Threading_CountdownEvent__Wait_4" // (int, CancellationToken)
 )

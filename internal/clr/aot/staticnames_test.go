@@ -124,8 +124,8 @@ func TestStaticFields(t *testing.T) {
 		n, p := staticsOf(t, staticConstructor), newStaticProgram()
 		tt.change(n, p)
 		list, err := n.StaticFields(p, staticCode, staticCode+0x100)
-		if err != nil || len(list) != 1 || list[0].Object != staticObject || list[0].StaticClass.Table != tt.want.Table ||
-			list[0].StaticClass.Table == 0 && list[0].Name != tt.want.Name || !maps.Equal(list[0].Names, tt.names) {
+		if err != nil || len(list) != 1 || list[0].Object != staticObject || list[0].Table != tt.want.Table ||
+			list[0].Table == 0 && list[0].Name != tt.want.Name || !maps.Equal(list[0].Names, tt.names) {
 			t.Errorf("%s: %+v, %v", name, list, err)
 		}
 	}
