@@ -92,7 +92,11 @@ func New(section Section, reserve func(bytes int64) error) *Table {
 
 // Lookup returns the line of the instruction at a link-time address. The error wraps ErrNone if there is
 // no line. The first lookup reads the whole table.
-func (t *Table) Lookup(addr arch.Addr) (Line, error) {
+func (t *Table) Lookup(addr arch.Addr) (Line, error) { return t.LookupIn(addr, 0) }
+
+// LookupIn is Lookup for an instruction of the function that begins at start. Rows in front of the function belong to
+// another function: a compiler may have no rows for a function of its own making.
+func (t *Table) LookupIn(addr, start arch.Addr) (Line, error) {
 	if !t.read {
 		t.read = true
 		t.err = t.index()
@@ -112,7 +116,7 @@ func (t *Table) Lookup(addr arch.Addr) (Line, error) {
 			continue
 		}
 		tried++
-		l, err := t.run(s, addr)
+		l, err := t.run(s, addr, start)
 		if err != nil {
 			return Line{}, err
 		}
@@ -204,7 +208,7 @@ func (t *Table) add(s sequence) error {
 }
 
 // run finds the last row of a sequence that begins at an address or before.
-func (t *Table) run(s *sequence, addr arch.Addr) (Line, error) {
+func (t *Table) run(s *sequence, addr, start arch.Addr) (Line, error) {
 	if t.lastUnit != s.unit {
 		h, err := t.readHeader(s.unit)
 		if err != nil {
@@ -231,7 +235,7 @@ func (t *Table) run(s *sequence, addr arch.Addr) (Line, error) {
 			break
 		}
 	}
-	if !have || at.line == 0 || at.line > math.MaxInt32 {
+	if !have || at.address < start || at.line == 0 || at.line > math.MaxInt32 {
 		return Line{}, fmt.Errorf("%w: the compiler names none for the instruction", ErrNone)
 	}
 	name, err := t.file(at.file)

@@ -185,6 +185,10 @@ func TestNativeAOTCrash(t *testing.T) {
 			methods = append(methods, method)
 		}
 	}
+	entry := slices.IndexFunc(s.Threads[i].Frames, func(f profile.Frame) bool { return f.Method == "__managed__Main" })
+	if entry < 0 || s.Threads[i].Frames[entry].Line != nil { // the compiler's own method, without lines
+		t.Errorf("the entry point is frame %d of\n%s", entry, livetest.Text(s.Threads[i].Frames))
+	}
 	shown := slices.DeleteFunc(slices.Clone(e.Frames), func(f profile.TraceFrame) bool { return f.Hidden })
 	if !strings.HasPrefix(said, e.Type+": "+e.Message) || len(methods) != 4 || len(shown) != len(methods) {
 		t.Fatalf("%d frames, and the program says:\n%s", len(shown), said)

@@ -179,7 +179,11 @@ func (m *Module) Line(addr arch.Addr) (dwarfline.Line, error) {
 	if m.img.lines == nil {
 		m.img.lines = m.set.lineTable(m.img.elf)
 	}
-	l, err := m.img.lines.Lookup(addr - m.bias)
+	start := arch.Addr(0)
+	if f, _, ok := m.Symbol(addr); ok {
+		start = f.Start
+	}
+	l, err := m.img.lines.LookupIn(addr-m.bias, start)
 	if !errors.Is(err, elfx.ErrNotFound) {
 		return l, err
 	}
@@ -190,7 +194,7 @@ func (m *Module) Line(addr arch.Addr) (dwarfline.Line, error) {
 	if d.lines == nil {
 		d.lines = m.set.lineTable(d.img.elf)
 	}
-	return d.lines.Lookup(addr - m.bias)
+	return d.lines.LookupIn(addr-m.bias, start)
 }
 
 // lineTable is the line table of an image.
