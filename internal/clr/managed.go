@@ -22,6 +22,8 @@ type Managed struct {
 	Objects *object.Reader // nil: the classes of objects are not known
 	Locks   *lock.Store    // nil: the layout of the runtime's locks is not known
 	PAL     *pal.Reader
+
+	places func(mt arch.Addr) ([]uint32, error) // of Ahead
 }
 
 // InfoRange returns the memory with which lock.Store.Info tells the Lock that a thread waits for, by the address of
@@ -43,6 +45,35 @@ type Ahead struct {
 	Types object.Types // nil: not known
 	// Statics lists the objects with the static fields of classes.
 	Statics func() ([]arch.Addr, error)
+	// Places returns the offsets of the references in objects of a class, in bytes from the start of an object.
+	Places func(mt arch.Addr) ([]uint32, error)
+}
+
+// maxThreadObjects bounds the static fields of one thread in one object.
+const maxThreadObjects = 1 << 16
+
+// ThreadObjects returns the objects to which the static fields of a thread of a native AOT program refer. The fields
+// have no names. Fields that cannot be read are left out.
+func (m *Managed) ThreadObjects(of arch.Addr) (out []arch.Addr) {
+	if m.places == nil || m.Objects == nil {
+		return nil
+	}
+	for _, block := range m.Threads.Blocks(of) {
+		class, err := m.Objects.Class(block)
+		if err != nil {
+			continue
+		}
+		places, err := m.places(class.Table)
+		if err != nil {
+			continue
+		}
+		for _, off := range places[:min(len(places), maxThreadObjects)] {
+			if to, err := m.Objects.Word(block + arch.Addr(off)); err == nil && to != 0 {
+				out = append(out, to)
+			}
+		}
+	}
+	return out
 }
 
 // NewAhead binds the runtime of a native AOT program to its data descriptor.
@@ -50,7 +81,7 @@ func NewAhead(mem target.Memory, d *contract.Descriptor, a Ahead) (*Managed, err
 	if err := d.Require(NeedsAhead); err != nil {
 		return nil, err
 	}
-	m := &Managed{Seen: target.NewEvidence(mem)}
+	m := &Managed{Seen: target.NewEvidence(mem), places: a.Places}
 	m.PAL = pal.New(m.Seen, mem)
 	var err error
 	if m.Threads, err = thread.NewStore(mem, d); err != nil {

@@ -104,7 +104,7 @@ func (e *Engine) openAhead(r *locate.Runtime) {
 	var a clr.Ahead
 	if e.Ahead != nil {
 		if types, err := aot.NewTypes(e.Cache, d, e.Ahead, heap.References); err == nil {
-			a.Types, e.Types = types, types
+			a.Types, a.Places, e.Types = types, types.Places, types
 		}
 		a.Statics = func() ([]arch.Addr, error) { return e.Ahead.Statics(e.Cache) }
 	}

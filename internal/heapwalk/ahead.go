@@ -138,8 +138,10 @@ func (h *heapWalk) blockRoots(g *heap.Graph, r *rootsOf) error {
 				r.add(&r.sure, n, root{kind: profile.RootThreadStatic, thread: ref})
 			}
 		}
+		for _, to := range h.p.Managed.ThreadObjects(t.Address) {
+			add(to)
+		}
 		for _, block := range h.p.Managed.Threads.Blocks(t.Address) {
-			h.eachReference(block, func(_, to arch.Addr) { add(to) })
 			add(block)
 		}
 	}

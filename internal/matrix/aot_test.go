@@ -398,7 +398,12 @@ type aheadClient struct {
 }
 
 func newAheadClient(t *testing.T) *aheadClient {
-	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"))
+	return newAheadClientOf(t, testenv.AheadOfTimeNewest(t, "slim"))
+}
+
+// newAheadClientOf is newAheadClient for another program in a file.
+func newAheadClientOf(t *testing.T, file string) *aheadClient {
+	pid, said := testenv.StartAheadOfTimeNewest(t, file, "0", "600")
 	words := strings.Fields(said[0]) // "pid N runtime V listening URL"
 	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
 	if err != nil {

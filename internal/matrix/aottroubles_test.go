@@ -21,19 +21,11 @@ func TestNativeAOTDeadlock(t *testing.T) {
 	}
 	defer p.Close()
 	testenv.UntilSeen(t, func() string {
-		s, err := p.SnapshotWaits(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return faultOfDeadlock(s)
+		return faultOfDeadlock(snapshotWaits(t, p))
 	})
 	dead := openCore(t, testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
 	defer dead.Close()
-	s, err := dead.SnapshotWaits(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fault := faultOfDeadlock(s); fault != "" {
+	if fault := faultOfDeadlock(snapshotWaits(t, dead)); fault != "" {
 		t.Errorf("core dump: %s", fault)
 	}
 }
@@ -147,4 +139,72 @@ func TestNativeAOTFailedRequests(t *testing.T) {
 		f.Method != lambda || len(methods) < 3 || methods[1] != "Slim.Program.Later{async}" || methods[2] != lambda {
 		t.Errorf("%+v: %q", f, methods)
 	}
+}
+
+// TestNativeAOTReaders finds the threads that hold a ReaderWriterLockSlim to read, while another thread waits to write:
+// in the running program, and in a core dump.
+func TestNativeAOTReaders(t *testing.T) {
+	c := newAheadClientOf(t, testenv.AheadOfTimeReaders(t))
+	const readers = 2
+	for range readers {
+		c.ask(t, "/wait/600000", "")
+	}
+	testenv.UntilSeen(t, func() string {
+		if len(inside(snapshotWaits(t, c.process), profile.ThreadSleep)) < readers {
+			return "threads that read"
+		}
+		return ""
+	})
+	c.ask(t, "/wait/600001", "")
+	testenv.UntilSeen(t, func() string { return faultOfReaders(snapshotWaits(t, c.process), readers) })
+	dead := openCore(t, testenv.GCoreDump(t, c.pid), clrsnap.CoreOptions{})
+	defer dead.Close()
+	if fault := faultOfReaders(snapshotWaits(t, dead), readers); fault != "" {
+		t.Errorf("core dump: %s", fault)
+	}
+}
+
+func snapshotWaits(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
+	t.Helper()
+	s, err := p.SnapshotWaits(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// inside returns the threads in the method BlockFor with a kind of wait.
+func inside(s *profile.Snapshot, kind profile.WaitKind) (out []*profile.Thread) {
+	for i := range s.Threads {
+		th := &s.Threads[i]
+		if th.Wait != nil && th.Wait.Kind == kind && slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+			return f.Method == "Slim.Program.BlockFor"
+		}) {
+			out = append(out, th)
+		}
+	}
+	return out
+}
+
+// faultOfReaders says how the readers of the lock differ from the sleeping threads; "": not at all.
+func faultOfReaders(s *profile.Snapshot, readers int) string {
+	reading, writing := inside(s, profile.ThreadSleep), inside(s, profile.WriteLock)
+	if len(reading) != readers || len(writing) != 1 {
+		return fmt.Sprintf("%d threads sleep, and %d wait to write", len(reading), len(writing))
+	}
+	var want []int
+	for _, th := range reading {
+		want = append(want, th.OSThreadID)
+	}
+	var got []int
+	w := writing[0].Wait
+	for _, r := range w.Readers {
+		got = append(got, r.OSThreadID)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) || w.Type != "System.Threading.ReaderWriterLockSlim" || w.Owner != nil {
+		return fmt.Sprintf("%v read, not %v: %+v", got, want, w)
+	}
+	return ""
 }

@@ -9,16 +9,19 @@ import (
 	"testing"
 )
 
-// There is no compiler for native AOT programs here. So some troubles are a copy of the program "hello" with changed
-// machine code: the runtime, the locks and the threads are the real ones.
+// There is no compiler for native AOT programs here. So some troubles are copies of programs with changed machine
+// code: the runtime, the locks and the threads are the real ones.
 
 // patch replaces instructions of a function.
 type patch struct {
 	function string
 	at       int    // bytes from the start of the function
 	was      []byte // the beginning of the old instructions
-	becomes  []any  // bytes, and the names of functions to call
+	becomes  []any  // bytes, and the names of functions to call, or behind relative of variables
 }
+
+// relative is the beginning of an instruction with the distance to a variable.
+type relative []byte
 
 // The static fields of the class Hello.Program lie behind a register, in the order of the source.
 const (
@@ -42,62 +45,96 @@ var (
 // where they wait. What "hello" says of these two threads is of the program as it was.
 func AheadOfTimeDeadlocked(tb testing.TB) (file string) {
 	tb.Helper()
-	return patchedAheadOfTime(tb,
+	return patchedAheadOfTime(tb, "hello",
 		patch{"hello_Hello_Program__HoldTheLock", 0x65, append(bytes.Clone(field), 0x20, 0x40, 0x38, 0x3f, 0xbe),
 			[]any{field, []byte{up}, forEver, noToken, wait, field, []byte{pulse}, enter}},
 		patch{"hello_Hello_Program__WaitForPulse", 0x57, append(bytes.Clone(field), pulse, 0xbe),
 			[]any{field, []byte{theLock}, forEver, enter}})
 }
 
+// AheadOfTimeReaders is the web service "slim" (see AheadOfTimeNewest) with a lock: /wait/N first enters a
+// ReaderWriterLockSlim of the framework, to read for an even N, to write for an odd N.
+func AheadOfTimeReaders(tb testing.TB) (file string) {
+	tb.Helper()
+	const (
+		watchers = "__GCSTATICSSystem_IO_FileSystem_Watcher_System_IO_FileSystemWatcher_INotify" // a variable
+		read     = "S_P_CoreLib_System_Threading_ReaderWriterLockSlim__TryEnterReadLockCore"
+		write    = "S_P_CoreLib_System_Threading_ReaderWriterLockSlim__TryEnterWriteLockCore"
+	)
+	return patchedAheadOfTime(tb, "slim", patch{"slim_Slim_Program__BlockFor", 0x21, []byte{0x8b, 0xdf, 0x8b, 0xfb, 0xe8},
+		[]any{
+			[]byte{0x8b, 0xdf},                   // mov ebx,edi
+			relative{0x48, 0x8b, 0x05}, watchers, // mov rax,[rip+…]
+			[]byte{0x48, 0x8b, 0x40, 0x10},    // mov rax,[rax+10h], the only INotify
+			[]byte{0x48, 0x8b, 0x78, 0x28},    // mov rdi,[rax+28h], the lock
+			forEver,                           // for either method
+			[]byte{0xf6, 0xc3, 0x01, 0x75, 7}, // test bl,1; jne
+			read,
+			[]byte{0xeb, 5}, // jmp
+			write,
+			[]byte{0x8b, 0xfb}, // mov edi,ebx
+			"S_P_CoreLib_System_Threading_Thread__Sleep",
+		}})
+}
+
 // AheadOfTimeFailed is the program "hello" with an async method that fails: Inner calls a method of null. Outer awaits
 // Inner, and nobody awaits Outer.
 func AheadOfTimeFailed(tb testing.TB) (file string) {
 	tb.Helper()
-	return patchedAheadOfTime(tb,
+	return patchedAheadOfTime(tb, "hello",
 		patch{"hello_Hello_Program__Inner_d__21__MoveNext", 0x75, toSemaphore, []any{toNull}})
 }
 
-// patchedAheadOfTime writes a copy of the program "hello", with other instructions.
-func patchedAheadOfTime(tb testing.TB, patches ...patch) (file string) {
+// patchedAheadOfTime writes a copy of a program of AheadOfTimeNewest, with other instructions.
+func patchedAheadOfTime(tb testing.TB, name string, patches ...patch) (file string) {
 	tb.Helper()
-	program := AheadOfTimeNewest(tb, "hello")
+	program := AheadOfTimeNewest(tb, name)
 	code, err := os.ReadFile(program)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	functions := functionsOf(tb, program+".dbg")
+	symbols := symbolsOf(tb, program+".dbg")
 	image, err := elf.NewFile(bytes.NewReader(code))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for _, p := range patches {
-		at := functions[p.function] + uint64(p.at)
-		var text []byte
-		for _, part := range p.becomes {
-			switch part := part.(type) {
-			case []byte:
-				text = append(text, part...)
-			case string:
-				const call = 5 // bytes
-				distance := int64(functions[part]) - int64(at) - int64(len(text)) - call
-				text = binary.LittleEndian.AppendUint32(append(text, 0xe8), uint32(distance))
-			}
-		}
+		at := symbols[p.function] + uint64(p.at)
+		text := p.text(symbols, at)
 		old := code[offsetOf(tb, image, at):]
 		if !bytes.HasPrefix(old, p.was) {
 			tb.Fatalf("%s has the instructions % x", p.function, old[:len(text)])
 		}
 		copy(old, text)
 	}
-	file = filepath.Join(tb.TempDir(), "hello")
+	file = filepath.Join(tb.TempDir(), name)
 	if err := os.WriteFile(file, code, 0o755); err != nil {
 		tb.Fatal(err)
 	}
 	return file
 }
 
-// functionsOf returns the functions in a file with symbols.
-func functionsOf(tb testing.TB, file string) map[string]uint64 {
+// text returns the new instructions at an address.
+func (p *patch) text(symbols map[string]uint64, at uint64) (out []byte) {
+	call := relative{0xe8}
+	for _, part := range p.becomes {
+		switch part := part.(type) {
+		case []byte:
+			out = append(out, part...)
+		case relative:
+			call = part
+		case string:
+			out = append(out, call...)
+			distance := int64(symbols[part]) - int64(at) - int64(len(out)) - 4
+			out = binary.LittleEndian.AppendUint32(out, uint32(distance))
+			call = relative{0xe8}
+		}
+	}
+	return out
+}
+
+// symbolsOf returns the addresses of the symbols in a file.
+func symbolsOf(tb testing.TB, file string) map[string]uint64 {
 	tb.Helper()
 	f, err := elf.Open(file)
 	if err != nil {
@@ -110,9 +147,7 @@ func functionsOf(tb testing.TB, file string) map[string]uint64 {
 	}
 	out := map[string]uint64{}
 	for _, s := range symbols {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC || elf.ST_TYPE(s.Info) == elf.STT_NOTYPE {
-			out[s.Name] = s.Value
-		}
+		out[s.Name] = s.Value
 	}
 	return out
 }

@@ -51,7 +51,7 @@ const (
 func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	r.looked = 0
 	if r.Managed.Threads.Ahead() {
-		return 0, false // the places of thread-static fields are not known
+		return r.countAhead(thread), false
 	}
 	if at, ok := r.Managed.Threads.LocalDataAt(); ok {
 		r.localAt = int(at)
@@ -81,6 +81,17 @@ func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 		}
 	}
 	return 0, false
+}
+
+// countAhead finds the ReaderWriterCount of a thread of a native AOT program; 0: none is found. There is no other static
+// field with such an object.
+func (r *Reader) countAhead(thread arch.Addr) arch.Addr {
+	for _, obj := range r.Managed.ThreadObjects(thread) {
+		if c, err := r.Managed.Objects.Class(obj); err == nil && c.Is(coreLib, countClass) {
+			return obj
+		}
+	}
+	return 0
 }
 
 // countIn finds the ReaderWriterCount behind a word of the thread.
