@@ -42,14 +42,21 @@ func TestNativeAOT(t *testing.T) {
 	})
 	t.Run("failed", func(t *testing.T) {
 		pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeFailed(t), "600")
-		r := lookAhead(t, pid)
-		if len(r.Exceptions) != 1 || !strings.Contains(r.Exceptions[0].Text, "System.NullReferenceException") ||
-			!strings.Contains(r.Exceptions[0].Text, "Hello.Program.Outer") ||
-			!slices.ContainsFunc(r.Exceptions[0].Frames, func(f profile.Frame) bool {
-				return f.Display == "Hello.Program.Inner{async}"
-			}) {
-			t.Errorf("%d verdicts, and exceptions %+v", len(r.Verdicts), r.Exceptions)
-		}
+		testenv.UntilSeen(t, func() string {
+			r := lookAhead(t, pid)
+			if len(r.Exceptions) == 0 {
+				return "the failed task"
+			}
+			x := r.Exceptions[0]
+			if len(r.Exceptions) > 1 || !strings.Contains(x.Text, "System.NullReferenceException") ||
+				!strings.Contains(x.Text, "Hello.Program.Outer") ||
+				!slices.ContainsFunc(x.Frames, func(f profile.Frame) bool {
+					return f.Display == "Hello.Program.Inner{async}"
+				}) {
+				t.Errorf("%d verdicts, and exceptions %+v", len(r.Verdicts), r.Exceptions)
+			}
+			return ""
+		})
 	})
 	t.Run("requests", func(t *testing.T) {
 		pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"), "0", "600")
