@@ -21,9 +21,9 @@
 // A MethodTable begins with the size of its objects, and refers to its base, its definition and its type arguments
 // (src/coreclr/nativeaot/Runtime/inc/MethodTable.h). The places of references in objects are in front of the
 // MethodTable. The type map has the names of types that are not generic; arrays and generic types are named by their
-// parts. The program has no names of fields. A description of ours (internal/contract/embedded) counts for a class if
-// size and references agree. Some classes are the compiler's own, with static fields or with the variables of a
-// suspended method.
+// parts. The program has names of a few static fields, and no names of other fields. A description of ours
+// (internal/contract/embedded) counts for a class if size and references agree. Some classes are the compiler's own,
+// with static fields or with the variables of a suspended method.
 //
 // The blobs are hostile: each length is checked, and the reads and the text for one name are bounded. A method with
 // unreadable data has no name.
