@@ -64,7 +64,8 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 	if err != nil {
 		return nil, fmt.Errorf("its list of threads cannot be read: %w", err)
 	}
-	var found, exposed, confirmed bool
+	var found, exposed, confirmed, refuted bool
+	var unread error
 	alive := 0
 	for i := range list {
 		t := &list[i]
@@ -80,8 +81,13 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 			return nil, fmt.Errorf("its list of threads has the thread id %d, but the process has no such thread",
 				t.OSID)
 		}
-		refers, sound := r.Threads.Confirmed(t)
+		refers, sound, err := r.Threads.Confirmed(t)
 		exposed, confirmed = exposed || refers, confirmed || sound
+		if err != nil {
+			unread = err
+		} else {
+			refuted = refuted || refers && !sound
+		}
 	}
 	switch {
 	case !found:
@@ -89,6 +95,8 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 			len(list))
 	case alive == 1: // some thread must run the program
 		return nil, errors.New("its list of threads has only the finalizer thread")
+	case exposed && !confirmed && unread != nil && !refuted:
+		return nil, fmt.Errorf("%w: %w", ErrUnconfirmed, unread)
 	case exposed && !confirmed:
 		return nil, ErrUnconfirmed
 	}

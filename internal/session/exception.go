@@ -79,11 +79,14 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 	threads := r.p.Managed.Threads
 	e, err := threads.ReadException(obj)
 	if err != nil {
-		return nil
+		return r.p.lostException(obj, err)
 	}
 	class, err := r.p.Runtime.Names.Class(e.Type)
 	if err != nil {
-		return nil
+		if !r.p.from.leftOut(err) {
+			return nil
+		}
+		class.Display = unnamed("class", e.Type)
 	}
 	base, baseName, known := r.p.knownBase(e.Type)
 	if known && baseName == "" {
@@ -280,6 +283,7 @@ const (
 	uncertainMoved = "the garbage collector ran, or the exception changed, while it was read"
 	uncertainRan   = "the thread ran meanwhile: the exception was in flight a moment after the stack"
 	uncertainFound = "found among the objects that the stack refers to"
+	uncertainCut   = "the exception that the thread threw last: the dump lacks the record of the exceptions in flight"
 )
 
 // exception describes the exceptions of a captured thread.
@@ -289,11 +293,7 @@ func (s *visit) exception(st *profile.Thread) {
 	case p.Managed == nil:
 		return
 	case !p.moments.Changes():
-		objects := p.Managed.Threads.InFlight(&s.Walk.Info)
-		if st.Crashed && len(objects) == 0 {
-			objects = []arch.Addr{p.Managed.Threads.LastException(&s.Walk.Info)}
-		}
-		setExceptions(st, p.exceptions(objects, ""))
+		setExceptions(st, s.stillExceptions(st.Crashed))
 	case s.Walk.Info.Address != 0 && s.Walk.Info.Exception != 0:
 		setExceptions(st, s.liveExceptions())
 	}

@@ -29,7 +29,10 @@ func (r *reading) readAhead(obj arch.Addr, depth int) *thrown {
 		return nil
 	}
 	class, err := objects.Class(obj)
-	if err != nil || !class.Is(coreLib, exceptionName) {
+	if err != nil {
+		return r.p.lostException(obj, err)
+	}
+	if !class.Is(coreLib, exceptionName) {
 		return nil
 	}
 	t := &thrown{at: obj, name: class.Display}

@@ -70,17 +70,25 @@ func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	if r.searches++; r.searches > maxSearches {
 		return 0, false
 	}
-	link := r.Managed.Threads.LinkOffset()
+	link, statics := r.Managed.Threads.LinkOffset(), []int(nil)
 	for at := 0; at+8 <= len(head); at += 8 {
 		if at == link {
 			continue // leads into another Thread
 		}
-		if found, _ := r.countIn(thread, arch.Addr(binary.LittleEndian.Uint64(head[at:]))); found != 0 {
+		found, read := r.countIn(thread, arch.Addr(binary.LittleEndian.Uint64(head[at:])))
+		if found != 0 {
 			r.localAt = at
 			return found, true
 		}
+		if read {
+			statics = append(statics, at)
+		}
 	}
-	return 0, false
+	if len(statics) != 1 {
+		return 0, false
+	}
+	r.localAt = statics[0] // the only word that leads to statics, though the thread reads no lock
+	return 0, true
 }
 
 // countAhead finds the ReaderWriterCount of a thread of a native AOT program; 0: none is found. There is no other static

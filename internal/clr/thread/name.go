@@ -35,7 +35,7 @@ func (s *Store) Name(t *Thread) (name string, known bool) {
 	if err != nil || obj == 0 {
 		return "", err == nil
 	}
-	if !s.exposes(obj, t) {
+	if exposes, err := s.exposes(obj, t); err != nil || !exposes {
 		return "", false
 	}
 	str, err := s.mem.Pointer(obj + managedName)
@@ -67,31 +67,32 @@ func (s *Store) ObjectIn(mem target.Memory, t *Thread) (arch.Addr, error) {
 }
 
 // Confirmed reports whether t refers to a managed Thread object, and whether the object refers back to t. A thread
-// has a handle before the managed object exists.
-func (s *Store) Confirmed(t *Thread) (refers, confirmed bool) {
+// has a handle before the managed object exists. An error is why the handle or the object cannot be read.
+func (s *Store) Confirmed(t *Thread) (refers, confirmed bool, err error) {
 	if t.Exposed == 0 {
-		return false, false
+		return false, false, nil
 	}
 	obj, err := s.mem.Pointer(t.Exposed)
 	if err != nil || obj == 0 {
-		return err != nil, false
+		return err != nil, false, err
 	}
-	return true, s.exposes(obj, t)
+	confirmed, err = s.exposes(obj, t)
+	return true, confirmed, err
 }
 
 // exposes reports whether obj is the managed Thread object of t.
-func (s *Store) exposes(obj arch.Addr, t *Thread) bool {
+func (s *Store) exposes(obj arch.Addr, t *Thread) (bool, error) {
 	for off := arch.Addr(managedInternal); off <= managedInternal+managedExtra; off += 8 {
 		back, err := s.mem.Pointer(obj + off)
 		if err != nil {
-			return false
+			return false, err
 		}
 		if back == t.Address {
 			id, err := s.mem.Uint32(obj + off + managedID)
-			return err == nil && int(id) == t.ManagedID
+			return err == nil && int(id) == t.ManagedID, err
 		}
 	}
-	return false
+	return false, nil
 }
 
 // str reads a managed string, or the string's first most UTF-16 units.

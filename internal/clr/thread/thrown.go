@@ -63,6 +63,28 @@ func (s *Store) LastThrown(t *Thread) arch.Addr {
 	return s.object(t.Address + arch.Addr(s.thrown.LastThrown))
 }
 
+// FlightError is why the record of the newest exception in flight on a thread cannot be read; nil: there is none, or
+// the record can be read.
+func (s *Store) FlightError(t *Thread) error {
+	if t.Exception == 0 {
+		return nil
+	}
+	_, err := s.mem.Pointer(t.Exception + arch.Addr(s.l.ExObject))
+	return err
+}
+
+// ThrownError is why LastThrown does not know the object; nil: the object is known, or there is none.
+func (s *Store) ThrownError(t *Thread) error {
+	if s.ahead != nil || t.Address == 0 {
+		return nil
+	}
+	handle, err := s.mem.Pointer(t.Address + arch.Addr(s.thrown.LastThrown))
+	if err == nil && handle != 0 {
+		_, err = s.mem.Pointer(handle)
+	}
+	return err
+}
+
 // InFlight returns the exception objects in flight on a thread, the newest first. An older exception was being
 // handled when the next exception was thrown. InFlight reads the present memory.
 func (s *Store) InFlight(t *Thread) []arch.Addr {

@@ -176,8 +176,10 @@ func (c *Core) ReadMemory(p []byte, addr arch.Addr) error {
 	for n := 0; n < len(p); {
 		at := addr + arch.Addr(n)
 		got, err := c.readDumped(p[n:], at)
-		if err == nil && got == 0 {
-			got, err = c.readFile(p[n:], at)
+		if cut := err == errCut; cut || err == nil && got == 0 {
+			if got, err = c.readFile(p[n:], at); err != nil && cut {
+				err = errCut
+			}
 		}
 		if err != nil {
 			return &target.ReadError{Addr: addr, Len: len(p), Err: err}

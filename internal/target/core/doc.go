@@ -5,7 +5,8 @@
 // # Where bytes come from
 //
 // First from the dump: p_filesz bytes of a PT_LOAD. The rest, up to p_memsz, was left out. The
-// rest is not zero, and reading it is an error.
+// rest is not zero, and reading it is an error. Where the dump is cut off, the bytes behind the end
+// count as left out.
 //
 // Then, for memory that was mapped from a file, from the file, where the program cannot have
 // changed the memory: the segments of an ELF image and the sections of a PE image that are not

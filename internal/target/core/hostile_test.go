@@ -383,6 +383,39 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
+// TestCutMapping: what is cut off of a mapping is read from the mapped file, if the rest of the mapping agrees with the
+// file.
+func TestCutMapping(t *testing.T) {
+	text := append(bytes.Repeat([]byte{0x44}, pageSize), bytes.Repeat([]byte{0x45}, pageSize)...)
+	for name, file := range map[string][]byte{
+		"the file": text, "another file": append([]byte{1}, text[1:]...), "a file of another size": text[:pageSize],
+	} {
+		path := filepath.Join(t.TempDir(), "mapped")
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := newFake()
+		f.notes = nil
+		f.note("CORE", noteStatus, status(7, 0x401000, 0x7000100))
+		f.note("CORE", noteFile, fileNote(1, pageSize, [][3]uint64{{0x400000, 0x402000, 0}}, path))
+		f.segments = f.segments[:2] // the mapping comes last
+		f.segments[1].data = text
+		f.spoil = func(b []byte) []byte { return b[:len(b)-pageSize] }
+		c := openCore(t, f.write(t), Options{})
+		var b [16]byte
+		err := c.ReadMemory(b[:], 0x401000-8)
+		var re *target.ReadError
+		switch {
+		case name == "the file":
+			if want := text[pageSize-8:][:16]; err != nil || !bytes.Equal(b[:], want) {
+				t.Errorf("%s: % x, %v, want % x", name, b, err, want)
+			}
+		case !errors.As(err, &re) || !errors.Is(err, errCut):
+			t.Errorf("%s: % x, %v", name, b, err)
+		}
+	}
+}
+
 // TestShrinks: a file that is truncated during the reads gives errors.
 func TestShrinks(t *testing.T) {
 	path := newFake().write(t)

@@ -29,7 +29,6 @@ static class Ended
         Dead("table", () => table.EnterWriteLock());
         Zoo.Start("table", "1", () => table.EnterReadLock());
         Zoo.Says("table", Truth.Deadlock, ["1"], note: "ended");
-#if NET9_0_OR_GREATER
         // Those who read have ended; one of those who read another lock lives.
         foreach (string set in new[] { "read", "reads" })
         {
@@ -40,6 +39,7 @@ static class Ended
             Zoo.Start(set, "1", () => read.EnterWriteLock());
             Zoo.Says(set, Truth.Deadlock, ["1"], note: "ended");
         }
+#if NET9_0_OR_GREATER
 
         var gate = new Lock();
         Dead("exited", () => gate.Enter());

@@ -3,6 +3,7 @@
 //
 //   --mode MODE     see below
 //   --seconds N     goes on for so long, default 5; with --stdin until that ends
+//   --main          the main thread dies, and not another thread
 //   --stdin, --max-seconds: see App.cs
 //
 // These check what they compute, in rounds, until they are told to end:
@@ -85,6 +86,7 @@ static class Program
         if (how == "exit7") Worker.StartAll([.. Garbage.Workers, .. Mixed.Workers]);
         App.Line("READY");
         if (App.Flag("stdin")) App.WaitForEnd();
+        if (App.Flag("main")) end();
         App.Background(how, () => end());
         Thread.Sleep(Timeout.Infinite);
     }
