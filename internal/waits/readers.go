@@ -28,7 +28,6 @@ const (
 
 	bucketNext   = 0
 	bucketSize   = 8
-	bucketUsed   = 12
 	bucketHandle = 16
 	bucketLen    = 24
 
@@ -128,9 +127,9 @@ func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 		if bucket%8 != 0 || bucket < 1<<16 || bucket>>47 != 0 || r.Managed.Seen.ReadMemory(b[:], bucket) != nil {
 			return 0, false
 		}
-		size, used := binary.LittleEndian.Uint32(b[bucketSize:]), binary.LittleEndian.Uint32(b[bucketUsed:])
+		size := binary.LittleEndian.Uint32(b[bucketSize:]) // the four bytes behind are padding
 		handle := arch.Addr(binary.LittleEndian.Uint64(b[bucketHandle:]))
-		if size == 0 || size > maxStatics || used > size || handle%8 != 0 || handle < 1<<16 || handle>>47 != 0 {
+		if size == 0 || size > maxStatics || handle%8 != 0 || handle < 1<<16 || handle>>47 != 0 {
 			return 0, false
 		}
 		var obj [8]byte
