@@ -72,11 +72,15 @@ func (s *Suspension) over(st *profile.Thread) bool {
 		return s.Walk.Info.State&thread.StateInterruptible == 0
 	}
 	// Managed code waits, and calls the system. In a single-file program the system's part of .NET and the runtime are
-	// one module: there only the thread's own record tells, and only of a wait that somebody else has ended.
-	if !p.inRuntime(st.Frames) || p.Found.Shape != locate.SingleFile && p.Found.Shape != locate.NativeAOT {
+	// one module. A wait goes through one function of the system's part at most (src/native/libs/System.Native,
+	// pal_threading.c), a suspension through several of the runtime. The thread's own record tells, too, if somebody
+	// else has ended the wait.
+	if p.Found.Shape != locate.SingleFile && p.Found.Shape != locate.NativeAOT {
 		return p.inRuntime(st.Frames)
 	}
-	return p.waitReader().Over(&s.Walk.Info) && s.Rests()
+	const ofSystem = 1
+	n := p.ownFrames(st.Frames)
+	return n > ofSystem || n > 0 && p.waitReader().Over(&s.Walk.Info) && s.Rests()
 }
 
 // maxRest bounds the believable rest of a timeout: .NET has no longer timeout than 31 bits of ms.

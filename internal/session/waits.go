@@ -164,18 +164,21 @@ func (s *Suspension) spins(st *profile.Thread) {
 }
 
 // inRuntime reports whether a thread has called the runtime's native code, and waits there.
-func (p *Process) inRuntime(frames []profile.Frame) bool {
+func (p *Process) inRuntime(frames []profile.Frame) bool { return p.ownFrames(frames) > 0 }
+
+// ownFrames counts the frames of the runtime's own code among the native frames of a thread's newest call.
+func (p *Process) ownFrames(frames []profile.Frame) (n int) {
 	if p.Found == nil || p.Found.Module == nil {
-		return false
+		return 0
 	}
 	for i := range frames {
 		if f := &frames[i]; f.Kind != profile.Native || f.Tier != "" {
-			return false
+			break
 		} else if f.Module == p.Found.Module.Name {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // addHolds adds the monitors that threads hold without a reference on the stack. The monitors are read after all

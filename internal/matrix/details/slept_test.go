@@ -23,12 +23,28 @@ var heldUp = map[string]profile.WaitKind{
 
 // TestHeldUp: a thread does not wait for a thread, a handle or a lock if the wait is over and the runtime holds the
 // thread back, because a suspension is pending. A thread whose wait is not over waits.
-func TestHeldUp(t *testing.T) { testenv.EachRuntime(t, testHeldUp) }
+func TestHeldUp(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		testHeldUp(t, testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "held-up"}}))
+	})
+}
 
-func testHeldUp(t *testing.T, runtime string) {
-	p := livetest.Open(t, testenv.Start(t, "ailing", testenv.Options{
-		Runtime: runtime, Args: []string{"--of", "held-up"},
-	}), clrsnap.Options{})
+// TestHeldUpSingleFile is TestHeldUp where the runtime and the system's part of .NET are one module.
+func TestHeldUpSingleFile(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		testHeldUp(t, ailingFile(t, runtime, "held-up"))
+	})
+}
+
+// ailingFile starts the program ailing as a single file.
+func ailingFile(t *testing.T, runtime, of string) *testenv.App {
+	t.Helper()
+	p := testenv.Publish(t, "ailing", runtime, testenv.SingleFile, "")
+	return p.Start(t, testenv.Options{Runtime: runtime, Args: []string{"--of", of}})
+}
+
+func testHeldUp(t *testing.T, a *testenv.App) {
+	p := livetest.Open(t, a, clrsnap.Options{})
 	testenv.UntilSeen(t, func() string {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
@@ -63,12 +79,21 @@ func testHeldUp(t *testing.T, runtime string) {
 
 // TestSlept: a thread does not sleep if its sleep is over and the runtime holds the thread back, because a suspension
 // is pending. A thread whose sleep is not over sleeps.
-func TestSlept(t *testing.T) { testenv.EachRuntime(t, testSlept) }
+func TestSlept(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		testSlept(t, testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "holdout"}}))
+	})
+}
 
-func testSlept(t *testing.T, runtime string) {
-	p := livetest.Open(t, testenv.Start(t, "ailing", testenv.Options{
-		Runtime: runtime, Args: []string{"--of", "holdout"},
-	}), clrsnap.Options{})
+// TestSleptSingleFile is TestSlept where the runtime and the system's part of .NET are one module.
+func TestSleptSingleFile(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		testSlept(t, ailingFile(t, runtime, "holdout"))
+	})
+}
+
+func testSlept(t *testing.T, a *testenv.App) {
+	p := livetest.Open(t, a, clrsnap.Options{})
 	suspended, sleeps := false, false
 	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		snap, err := p.SnapshotAll(context.Background(), func(th *clrsnap.Thread) bool {
