@@ -118,14 +118,13 @@ func (a *adder) textOf(i int32) []byte {
 		return b
 	}
 	f := &a.r.Files[i]
-	name := f.Path
-	if name == "" && a.o.Local && path.IsAbs(f.Name) && slices.Contains(sourceEnds, strings.ToLower(path.Ext(f.Name))) {
-		name = f.Name
+	var b []byte
+	switch {
+	case f.Path != "":
+		b, _ = a.o.Roots.Text(f.Path, f.Checksum.Algorithm, f.Checksum.Sum)
+	case a.o.Local && path.IsAbs(f.Name) && slices.Contains(sourceEnds, strings.ToLower(path.Ext(f.Name))):
+		b, _ = source.Text(f.Name, f.Checksum.Algorithm, f.Checksum.Sum)
 	}
-	if name == "" {
-		return nil
-	}
-	b, _ := source.Text(name, f.Checksum.Algorithm, f.Checksum.Sum)
 	return b
 }
 

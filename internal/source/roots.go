@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"clrsnap/internal/foreign"
@@ -44,7 +45,7 @@ func (r Roots) Path(name, algorithm string, sum []byte) string {
 		parts := strings.Split(strings.TrimLeft(path.Clean("/"+name), "/"), "/")
 		for parts = parts[max(0, len(parts)-maxParts):]; len(parts) > 0 && len(sum) > 0; parts = parts[1:] {
 			p := path.Join(root.To, path.Join(parts...))
-			if _, ok := Text(p, algorithm, sum); ok {
+			if _, ok := root.text(p, algorithm, sum); ok {
 				return p
 			}
 		}
@@ -52,9 +53,33 @@ func (r Roots) Path(name, algorithm string, sum []byte) string {
 	return ""
 }
 
+// Text is Text of a file below one of the roots. A link that leads out of the root is not followed.
+func (r Roots) Text(name, algorithm string, sum []byte) ([]byte, bool) {
+	for _, root := range r {
+		if b, ok := root.text(name, algorithm, sum); ok {
+			return b, true
+		}
+	}
+	return nil, false
+}
+
+func (r Root) text(name, algorithm string, sum []byte) ([]byte, bool) {
+	folder, err := filepath.EvalSymlinks(r.To)
+	if err != nil {
+		return nil, false
+	}
+	if folder, err = filepath.Abs(folder); err != nil {
+		return nil, false
+	}
+	return text(name, strings.TrimRight(folder, "/")+"/", algorithm, sum)
+}
+
 // Text returns the text of a regular file of this machine with a hash. If the name is a link, it must
 // lead to a file of the same kind: a PDB can name any link, with the hash of any file.
-func Text(name, algorithm string, sum []byte) ([]byte, bool) {
+func Text(name, algorithm string, sum []byte) ([]byte, bool) { return text(name, "/", algorithm, sum) }
+
+// text is Text of a file whose real path begins with the path of a folder.
+func text(name, folder, algorithm string, sum []byte) ([]byte, bool) {
 	if len(sum) == 0 {
 		return nil, false
 	}
@@ -64,7 +89,7 @@ func Text(name, algorithm string, sum []byte) ([]byte, bool) {
 	}
 	defer file.Close()
 	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
-	if err != nil || !strings.EqualFold(path.Ext(real), path.Ext(name)) {
+	if err != nil || !strings.EqualFold(path.Ext(real), path.Ext(name)) || !strings.HasPrefix(real, folder) {
 		return nil, false
 	}
 	if st, err := file.Stat(); err != nil || st.Size() == 0 || st.Size() > pdb.MaxSource {

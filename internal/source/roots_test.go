@@ -79,6 +79,53 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// TestRootLinks: a link in a folder of sources that leads out of the folder is not followed, whoever made the link, and
+// however the folder is named. Links within the folder are followed.
+func TestRootLinks(t *testing.T) {
+	text := []byte("class Secret { }\n")
+	sum := sha256.Sum256(text)
+	top := t.TempDir()
+	root := filepath.Join(top, "src")
+	for _, dir := range []string{"src/in", "src-2", "out"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"out/a.cs", "src-2/a.cs", "src/in/b.cs"} {
+		if err := os.WriteFile(filepath.Join(top, name), text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{
+		"src/file.cs": "../out/a.cs", "src/whole.cs": filepath.Join(top, "out/a.cs"), "src/folder": "../out",
+		"src/beside": "../src-2", "src/chain.cs": "folder/a.cs", "src/self.cs": "in/b.cs", "src/up.cs": "../src/in/b.cs",
+		"src/proc.cs": "/proc/self/root" + filepath.Join(top, "out/a.cs"), "link": "src", "src/gone.cs": "../out/c.cs",
+	} {
+		if err := os.Symlink(to, filepath.Join(top, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, to := range []string{root, root + "/", filepath.Join(top, "link"), filepath.Join(top, "out/../src")} {
+		for name, want := range map[string]bool{
+			"file.cs": false, "whole.cs": false, "folder/a.cs": false, "beside/a.cs": false, "chain.cs": false,
+			"proc.cs": false, "gone.cs": false, "self.cs": true, "up.cs": true, "in/b.cs": true,
+		} {
+			for _, roots := range []Roots{{NewRoot("/build", to)}, {NewRoot("", to)}} {
+				p := roots.Path("/build/"+name, "SHA256", sum[:])
+				if roots[0].From == "" && (p != "") != want {
+					t.Errorf("%s below %s: path %q", name, to, p)
+				}
+				if _, ok := roots.Text(p, "SHA256", sum[:]); ok != want {
+					t.Errorf("the text of %s below %s: %v", name, to, ok)
+				}
+			}
+		}
+		if _, ok := (Roots{NewRoot("", to)}).Text(filepath.Join(top, "out/a.cs"), "SHA256", sum[:]); ok {
+			t.Error("a file outside of the folder")
+		}
+	}
+}
+
 // TestFileName: an assembly built on Windows names its PDB by a path of Windows.
 func TestFileName(t *testing.T) {
 	for path, want := range map[string]string{
