@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 )
 
@@ -21,6 +22,23 @@ func newClient(o *Options) *http.Client {
 		},
 		CheckRedirect: redirect,
 	}
+}
+
+// CheckProxies returns an error if the environment names a proxy by an address that cannot be one: without the error a
+// client would ask servers without the proxy. The error does not have the address, which may have a password.
+func CheckProxies() error {
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		if address := os.Getenv(name); address != "" && !isAddress(address) && !isAddress("http://"+address) {
+			return fmt.Errorf("the variable %s is not the address of a proxy: write http://HOST:PORT, with special "+
+				"characters of a password as %%XX, or unset the variable", name)
+		}
+	}
+	return nil
+}
+
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
 // redirect decides whether a redirect is followed. The next server learns nothing of the server before: the address of

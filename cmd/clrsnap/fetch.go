@@ -71,6 +71,11 @@ func symbolServers(given []string) (servers []string, err error) {
 			return nil, usagef("%s: %w", what, err)
 		}
 	}
+	if len(servers) > 0 {
+		if err := symbols.CheckProxies(); err != nil {
+			return nil, usagef("%w", err)
+		}
+	}
 	return servers, nil
 }
 
