@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"clrsnap/internal/pdb"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
@@ -31,6 +33,9 @@ func TestHostilePDBs(t *testing.T) {
 	app := p.Start(t, testenv.Options{Args: []string{"--threads", "4"}})
 	z := &pdbZoo{t: t, pid: strconv.Itoa(app.PID), pdb: withSuffix(dll, ".pdb")}
 	z.want("the right one", 4)
+	if otherLines(good) == nil {
+		t.Fatal("no byte of the PDB changes a line and nothing else")
+	}
 	for _, l := range lies(good) {
 		z.put(l.content)
 		z.want(l.name, 0)
@@ -179,6 +184,7 @@ func lies(good []byte) []lie {
 		{"one byte more", append(bytes.Clone(good), 0)},
 		{"rows without end", changed(tablesAt(good)+24, bytes.Repeat([]byte{0xff}, 64)...)},
 		{"streams without end", changed(streamsAt(good)-2, 0xff, 0xff)},
+		{"wrong lines under the right id", otherLines(good)},
 	}
 	for i := range 10 { // truncated
 		n := len(good) * i / 10
@@ -192,6 +198,35 @@ func lies(good []byte) []lie {
 		all = append(all, lie{fmt.Sprintf("byte %d changed", at), changed(at, good[at]^0x5a)})
 	}
 	return all
+}
+
+// otherLines is a PDB that is right in every way, except that a method has other lines; nil: there is none.
+func otherLines(good []byte) []byte {
+	linesOf := func(b []byte) (id [20]byte, all []uint32) {
+		f, err := pdb.Parse(b)
+		if err != nil {
+			return id, nil
+		}
+		for m := uint32(1); m <= f.Methods(); m++ {
+			points, err := f.Lines(m)
+			if err != nil {
+				return id, nil
+			}
+			for _, p := range points {
+				all = append(all, p.Line)
+			}
+		}
+		return f.ID(), all
+	}
+	id, right := linesOf(good)
+	for at := stream(good, "#Blob"); at > 0 && at < len(good); at++ {
+		b := bytes.Clone(good)
+		b[at]++
+		if got, lines := linesOf(b); got == id && len(lines) == len(right) && !slices.Equal(lines, right) {
+			return b
+		}
+	}
+	return nil
 }
 
 // Where parts of a PDB are (ECMA-335 II.24.2).
