@@ -491,11 +491,7 @@ func stateWait(l *profile.LockState) *profile.Wait {
 }
 
 func ownerText(l *profile.LockState) string {
-	text := certainOwnerText(l)
-	if !l.Certain {
-		text += " (uncertain)"
-	}
-	return text
+	return certainOwnerText(l) + doubt(l.Certain)
 }
 
 func certainOwnerText(l *profile.LockState) string {

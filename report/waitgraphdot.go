@@ -44,7 +44,7 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 			style = ", color=orange"
 		}
 		fmt.Fprintf(b, "  t%d -> t%d [label=%s%s];\n", s.Threads[e.Thread].OSThreadID, s.Threads[e.For].OSThreadID,
-			dotString(edgeText(s.Threads[e.Thread].Wait)), style)
+			dotString(edgeText(s.Threads[e.Thread].Wait)+doubt(s.Threads[e.Thread].Wait.Certain)), style)
 	}
 	for i := range g.Locks {
 		l := &g.Locks[i]
@@ -54,7 +54,11 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 		fmt.Fprintf(b, "  l%d [shape=ellipse, label=%s];\n", i, dotString(stateName(l)+"\n"+apartText(l)))
 		for _, w := range l.Waiters {
 			node(w.Thread)
-			fmt.Fprintf(b, "  t%d -> l%d;\n", s.Threads[w.Thread].OSThreadID, i)
+			label := ""
+			if !w.Wait.Certain {
+				label = ` [label="uncertain"]`
+			}
+			fmt.Fprintf(b, "  t%d -> l%d%s;\n", s.Threads[w.Thread].OSThreadID, i, label)
 		}
 	}
 	likelyDOT(b, s, knots, node)
@@ -115,12 +119,20 @@ func apartText(l *profile.LockState) string {
 		return "a reader has ended"
 	}
 	if l.Ended() {
-		return "its owner has ended"
+		return "its owner has ended" + doubt(l.Certain)
 	}
 	if l.Detail != "" {
 		return display.Clean(l.Detail)
 	}
 	return "no owner is known"
+}
+
+// doubt marks what is not certain.
+func doubt(certain bool) string {
+	if certain {
+		return ""
+	}
+	return " (uncertain)"
 }
 
 // graphTitle is the title of a picture.

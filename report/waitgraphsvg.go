@@ -151,11 +151,11 @@ func doesText(t *profile.Thread) string {
 	case w == nil || w.Owner == nil && len(w.Readers)+len(w.Behind) == 0:
 		return stateText(t)
 	case w.Kind == profile.ThreadJoin:
-		return "waits for its end"
+		return "waits" + doubt(w.Certain) + " for its end"
 	case w.Timeout > 0:
-		return "waits for " + edgeText(w) + ", at most " + spanText(w.Timeout)
+		return "waits" + doubt(w.Certain) + " for " + edgeText(w) + ", at most " + spanText(w.Timeout)
 	default:
-		return "waits for " + edgeText(w)
+		return "waits" + doubt(w.Certain) + " for " + edgeText(w)
 	}
 }
 
