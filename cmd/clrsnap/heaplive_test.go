@@ -134,6 +134,7 @@ func TestHeapSpellings(t *testing.T) {
 			generic + "List`1":                                generic + "List<object>",
 			"^" + generic + "List`1$":                         generic + "List<object>",
 			generic + "List<System.Object>":                   generic + "List<object>",
+			generic + "List`1[System.Object]":                 generic + "List<object>",
 			generic + "Dictionary`2" + arguments:              generic + "Dictionary<int, Shop.Order>",
 			generic + "Dictionary`2+Entry" + arguments + "[]": generic + "Dictionary<int, Shop.Order>+Entry[]",
 		} {

@@ -7,8 +7,10 @@ import (
 )
 
 // TypePattern compiles the regular expression that selects types. The name of a type is also a pattern, as .NET and
-// its debuggers write the name: System.Byte[], Shop.Outer+Inner, Shop.Box`1[[System.String, System.Private.CoreLib]].
+// its debuggers write the name: System.Byte[], Shop.Outer+Inner, Shop.Box`1[[System.String, System.Private.CoreLib]],
+// Shop.Box`1[System.String].
 func TypePattern(s string) (*regexp.Regexp, error) {
+	s = doubled(s)
 	if strings.Contains(s, "`") && strings.Contains(s, "[[") {
 		anchored := strings.HasPrefix(s, "^") && strings.HasSuffix(s, "$")
 		name := regexp.QuoteMeta(angled(strings.TrimSuffix(strings.TrimPrefix(s, "^"), "$")))
@@ -54,6 +56,33 @@ func angled(s string) string {
 		args = args[n:]
 	}
 	return b.String() + rest
+}
+
+// doubled writes the arguments of generic types in brackets of their own: List`1[[System.String]] for
+// List`1[System.String].
+func doubled(s string) string {
+	name, list, ok := cutArguments(s)
+	if !ok {
+		return s
+	}
+	list, rest := bracketed(list)
+	var args []string
+	for more := true; more; {
+		arg := withoutAssembly(list)
+		list, more = strings.CutPrefix(list[len(arg):], ",")
+		args = append(args, "["+doubled(strings.TrimSpace(arg))+"]")
+	}
+	return name + "[" + strings.Join(args, ",") + "]" + rest
+}
+
+// cutArguments cuts a name before the arguments of a generic type, which do not have brackets of their own.
+func cutArguments(s string) (name, list string, ok bool) {
+	count := max(0, strings.IndexByte(s, '`'))
+	before, list, ok := strings.Cut(s[count:], "[")
+	if !ok || count == 0 && s[0] != '`' || list == "" || strings.ContainsRune("[],", rune(list[0])) {
+		return s, "", false
+	}
+	return s[:count] + before, list, true
 }
 
 // bracketed splits a text behind its closing bracket.

@@ -23,6 +23,12 @@ func TestTypePattern(t *testing.T) {
 		{"Dictionary`2+Entry[[K, a],[V, b]][]", "Dictionary<K, V>+Entry[]", true},
 		{"Outer`1+Inner`1[[K, a],[V, b]]", "Outer<K>+Inner<V>", true},
 		{"(int, string)", "(int, string)", true},
+		{"List`1[System.Byte[]]", "System.Collections.Generic.List<System.Byte[]>", true},
+		{"^Pair`2[A,List`1[B]][]$", "Pair<A, List<B>>[]", true},
+		{"Dictionary`2[System.String, System.Object]", "Dictionary<System.String, System.Object>", true},
+		{"Dictionary`2+Entry[K,V][]", "Dictionary<K, V>+Entry[]", true},
+		{"List`1[System.String]", "System.Collections.Generic.List<System.Int32>", false},
+		{"List`1[]", "System.Collections.Generic.List`1[]", true},
 	} {
 		re, err := TypePattern(tt.pattern)
 		if err != nil {
@@ -33,8 +39,10 @@ func TestTypePattern(t *testing.T) {
 			t.Errorf("%s matches %s: %v", tt.pattern, tt.name, !tt.want)
 		}
 	}
-	for _, pattern := range []string{"[", "a[b", "(", "`1[["} {
-		if _, err := TypePattern(pattern); (err == nil) != (pattern == "`1[[") {
+	for pattern, right := range map[string]bool{
+		"": true, "[": false, "a[b": false, "(": false, "`": true, "`[": false, "`1[[": true, "`1[a": true, "`1[a,": true,
+	} {
+		if _, err := TypePattern(pattern); (err == nil) != right {
 			t.Errorf("%q: %v", pattern, err)
 		}
 	}
