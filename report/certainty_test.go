@@ -37,7 +37,8 @@ func claimed() *profile.Snapshot {
 				OSThreadID: 11, ManagedThreadID: 1, ThreadID: 0x5000, Name: "holder", Complete: true, Still: true,
 				State: "sleeping", Frames: []profile.Frame{frame("Shop.Orders.Book")},
 				Holds: []profile.Wait{{
-					Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 1, Waiters: 1, Certain: true,
+					Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 1, Waiters: 1,
+					Certain: true,
 				}},
 				Exception: &profile.ExceptionInfo{Type: "Shop.Refused", Message: "no stock"},
 			},
@@ -45,8 +46,8 @@ func claimed() *profile.Snapshot {
 				OSThreadID: 12, ManagedThreadID: 2, ThreadID: 0x6000, Name: "waiter", Complete: true, Still: true,
 				State: "waiting (futex)", Frames: []profile.Frame{frame("Shop.Stock.Take")},
 				Wait: &profile.Wait{
-					Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 1, Waiters: 1,
-					Timeout: profile.Forever, Certain: true,
+					Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 1,
+					Waiters: 1, Timeout: profile.Forever, Certain: true,
 				},
 			},
 		},

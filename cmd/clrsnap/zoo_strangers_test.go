@@ -246,8 +246,10 @@ func TestHostileProxies(t *testing.T) {
 		{"honest", honest.URL, away, honest, true, `^$`},
 		{"lies", lying.URL, away, lying, false, ``},
 		{"between", between.URL, awaySecure, between, false, `certificate`},
-		{"dead", "http://user:s3cret@" + dead, away, nil, false, `cannot be asked: http://symbols\.invalid/x: proxyconnect`},
-		{"wrong", "http://user:s3%zzcret@" + dead, away, nil, false, `^clrsnap: the variable HTTP_PROXY is not the address of a proxy`},
+		{"dead", "http://user:s3cret@" + dead, away, nil, false,
+			`cannot be asked: http://symbols\.invalid/x: proxyconnect`},
+		{"wrong", "http://user:s3%zzcret@" + dead, away, nil, false,
+			`^clrsnap: the variable HTTP_PROXY is not the address of a proxy`},
 		{"no proxy", "user:s3cret@" + dead + "99999", awaySecure, nil, false, `symbols\.invalid`},
 	} {
 		cmd := u.command(fmt.Sprint(u.PID), "--symbol-server", c.server, "--json")

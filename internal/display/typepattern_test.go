@@ -40,7 +40,8 @@ func TestTypePattern(t *testing.T) {
 		}
 	}
 	for pattern, right := range map[string]bool{
-		"": true, "[": false, "a[b": false, "(": false, "`": true, "`[": false, "`1[[": true, "`1[a": true, "`1[a,": true,
+		"": true, "[": false, "a[b": false, "(": false, "`": true, "`[": false, "`1[[": true, "`1[a": true,
+		"`1[a,": true,
 	} {
 		if _, err := TypePattern(pattern); (err == nil) != right {
 			t.Errorf("%q: %v", pattern, err)

@@ -39,13 +39,13 @@ func testCutDumps(t *testing.T, runtime string) {
 				t.Fatalf("the whole dump has the exception %q", want)
 			}
 			size := cutBefore(t, path, crashedOf(t, whole).Frames[0].SP)
-			if got := exceptionText(cutDump(t, path)); got != want {
+			if got := exceptionText(cutDump(t, path)); !alike(got, want) {
 				t.Errorf("without the main thread's stack: %s, want %s", got, want)
 			}
 			told := 0
 			for _, share := range []int64{99, 98, 95, 90} {
 				if cutTo(t, path, size/100*share) {
-					told += checkCut(t, path, want)
+					told += checkCut(t, path, want, typ != withoutHeap)
 				}
 			}
 			t.Logf("of %d bytes: %d parts have the exception", size, told)
@@ -53,9 +53,11 @@ func testCutDumps(t *testing.T, runtime string) {
 	}
 }
 
+const withoutHeap = "1" // DbgMiniDumpType
+
 // checkCut: the dump is refused, or the exception is right, or why the exception is missing is said. checkCut returns 1
-// if the exception is there.
-func checkCut(t *testing.T, path, want string) int {
+// if the exception is there. heap: the dump has the heap, and so the exception.
+func checkCut(t *testing.T, path, want string, heap bool) int {
 	t.Helper()
 	p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	if err != nil {
@@ -67,9 +69,9 @@ func checkCut(t *testing.T, path, want string) int {
 	switch got := exceptionText(e); {
 	case e == nil:
 		t.Error("nothing is said about the exception")
-	case got == want:
+	case alike(got, want):
 		return 1
-	case !e.NoMessage || !strings.Contains(e.NoFrames, "the dump is cut off before the memory"):
+	case heap || !e.NoMessage || !strings.Contains(e.NoFrames, "the dump is cut off before the memory"):
 		t.Errorf("exception %s (stack trace: %s), want %s", got, e.NoFrames, want)
 	}
 	return 0
@@ -100,11 +102,21 @@ func exceptionText(e *profile.ExceptionInfo) string {
 	for ; e != nil; e = e.Inner {
 		out.WriteString(strings.ReplaceAll(e.Type, " (?)", "") + ": " + e.Message + "\n")
 		for _, f := range e.Frames {
-			out.WriteString("  " + f.Method + "\n")
+			out.WriteString(frameMark + f.Method + "\n")
 		}
 	}
 	return out.String()
 }
+
+// alike compares two texts of exceptionText. In got, frames may lack names: the names are in memory of no file.
+func alike(got, want string) bool {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	return slices.EqualFunc(a, b, func(got, want string) bool {
+		return got == want || got == frameMark && strings.HasPrefix(want, frameMark)
+	})
+}
+
+const frameMark = "  " // before the name of a method
 
 // cutBefore cuts a dump off before the segment at an address, and returns the size of the whole dump.
 func cutBefore(t *testing.T, path string, addr uint64) (size int64) {

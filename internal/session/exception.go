@@ -283,6 +283,7 @@ const (
 	uncertainMoved = "the garbage collector ran, or the exception changed, while it was read"
 	uncertainRan   = "the thread ran meanwhile: the exception was in flight a moment after the stack"
 	uncertainFound = "found among the objects that the stack refers to"
+	uncertainAlone = "the only exception with a stack trace on the heap: the dump lacks what the thread refers to"
 	uncertainCut   = "the exception that the thread threw last: the dump lacks the record of the exceptions in flight"
 )
 

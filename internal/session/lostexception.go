@@ -1,9 +1,13 @@
 package session
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/profile"
 )
@@ -38,7 +42,57 @@ func (s *visit) stillExceptions(crashed bool) []*profile.ExceptionInfo {
 	}
 	all := p.exceptions(objects, uncertain)
 	if err := threads.ThrownError(info); len(all) == 0 && (crashed || cut) && p.from.leftOut(err) {
-		all = []*profile.ExceptionInfo{{Type: "[exception]", NoMessage: true, NoFrames: err.Error()}}
+		all = p.unreferenced(err, crashed)
 	}
 	return all
+}
+
+// searchTime bounds the search of a dump's heap for one exception.
+const searchTime = 5 * time.Second
+
+// unreferenced describes an exception to which the dump has no reference. err is why the reference cannot be read. If
+// the process died of the exception, the exception can be the only exception with a stack trace on the heap.
+func (n naming) unreferenced(err error, crashed bool) []*profile.ExceptionInfo {
+	var found []*thrown
+	if crashed && n.Runtime != nil && n.Managed.Heap != nil {
+		found = n.onHeap()
+	}
+	if len(found) == 1 {
+		e := n.describeThrown(found[0])
+		e.Uncertain = uncertainAlone
+		return []*profile.ExceptionInfo{e}
+	}
+	reason := err.Error()
+	if len(found) > 1 {
+		reason += fmt.Sprintf("; %d exceptions with a stack trace are on the heap (clrsnap heap --core FILE "+
+			"--type Exception)", len(found))
+	}
+	return []*profile.ExceptionInfo{{Type: "[exception]", NoMessage: true, NoFrames: reason}}
+}
+
+// onHeap returns the exceptions on the heap of a dump that were thrown, and that did not lead to others of these. A
+// heap that cannot be searched to its end in time has none.
+func (p *Process) onHeap() []*thrown {
+	ctx, cancel := context.WithTimeout(context.Background(), searchTime)
+	defer cancel()
+	var objects []arch.Addr
+	o := p.NewHeapWalk(ctx, WalkOptions{}).Options()
+	o.Want = func(class arch.Addr) bool {
+		_, base, known := p.knownBase(class)
+		return known && base != ""
+	}
+	o.Visit = func(_ *heap.Region, all []heap.Object) {
+		for i := range all {
+			objects = append(objects, all[i].Addr)
+		}
+	}
+	if _, err := p.WalkHeap(o); err != nil || ctx.Err() != nil || len(objects) > maxExceptions {
+		return nil
+	}
+	all := p.read(objects)
+	led := map[arch.Addr]bool{}
+	for _, t := range all {
+		led[t.object.Inner] = true
+	}
+	return slices.DeleteFunc(all, func(t *thrown) bool { return len(t.trace.Frames) == 0 || led[t.at] })
 }

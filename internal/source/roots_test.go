@@ -98,7 +98,8 @@ func TestRootLinks(t *testing.T) {
 	}
 	for link, to := range map[string]string{
 		"src/file.cs": "../out/a.cs", "src/whole.cs": filepath.Join(top, "out/a.cs"), "src/folder": "../out",
-		"src/beside": "../src-2", "src/chain.cs": "folder/a.cs", "src/self.cs": "in/b.cs", "src/up.cs": "../src/in/b.cs",
+		"src/beside": "../src-2", "src/chain.cs": "folder/a.cs", "src/self.cs": "in/b.cs",
+		"src/up.cs":   "../src/in/b.cs",
 		"src/proc.cs": "/proc/self/root" + filepath.Join(top, "out/a.cs"), "link": "src", "src/gone.cs": "../out/c.cs",
 	} {
 		if err := os.Symlink(to, filepath.Join(top, link)); err != nil {
