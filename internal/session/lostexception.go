@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -53,14 +52,12 @@ const searchTime = 5 * time.Second
 // unreferenced describes an exception to which the dump has no reference. err is why the reference cannot be read. If
 // the process died of the exception, the exception can be the only exception with a stack trace on the heap.
 func (n naming) unreferenced(err error, crashed bool) []*profile.ExceptionInfo {
-	var found []*thrown
+	var found []arch.Addr
 	if crashed && n.Runtime != nil && n.Managed.Heap != nil {
 		found = n.onHeap()
 	}
 	if len(found) == 1 {
-		e := n.describeThrown(found[0])
-		e.Uncertain = uncertainAlone
-		return []*profile.ExceptionInfo{e}
+		return n.exceptions(found, uncertainAlone)
 	}
 	reason := err.Error()
 	if len(found) > 1 {
@@ -72,7 +69,7 @@ func (n naming) unreferenced(err error, crashed bool) []*profile.ExceptionInfo {
 
 // onHeap returns the exceptions on the heap of a dump that were thrown, and that did not lead to others of these. A
 // heap that cannot be searched to its end in time has none.
-func (p *Process) onHeap() []*thrown {
+func (p *Process) onHeap() (found []arch.Addr) {
 	ctx, cancel := context.WithTimeout(context.Background(), searchTime)
 	defer cancel()
 	var objects []arch.Addr
@@ -82,7 +79,7 @@ func (p *Process) onHeap() []*thrown {
 		return known && base != ""
 	}
 	o.Visit = func(_ *heap.Region, all []heap.Object) {
-		for i := range all {
+		for i := range all[:min(len(all), maxExceptions+1-min(len(objects), maxExceptions+1))] {
 			objects = append(objects, all[i].Addr)
 		}
 	}
@@ -94,5 +91,10 @@ func (p *Process) onHeap() []*thrown {
 	for _, t := range all {
 		led[t.object.Inner] = true
 	}
-	return slices.DeleteFunc(all, func(t *thrown) bool { return len(t.trace.Frames) == 0 || led[t.at] })
+	for _, t := range all {
+		if len(t.trace.Frames) > 0 && !led[t.at] {
+			found = append(found, t.at)
+		}
+	}
+	return found
 }
