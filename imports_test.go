@@ -151,8 +151,9 @@ var mayImport = map[string]string{
 	"internal/heapwalk": "profile internal/arch internal/clr internal/clr/* internal/contract internal/moment " +
 		"internal/session internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
-	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
-		"internal/ecma335 internal/foreign internal/module internal/moment " +
+	"internal/naming": "profile symbols internal/arch internal/assemblies internal/clr internal/clr/* internal/engine " +
+		"internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
+	"internal/session": "profile internal/arch internal/dedup internal/moment internal/naming " +
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
 		"internal/contract internal/clr " +
@@ -169,13 +170,13 @@ var mayImport = map[string]string{
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/heapwalk internal/locate internal/mounts internal/search internal/session internal/source " +
-		"internal/target/live internal/walk",
+		"internal/heapwalk internal/locate internal/mounts internal/naming internal/search internal/session " +
+		"internal/source internal/target/live internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
-		"internal/perfevent internal/priority internal/procfs internal/session internal/source internal/target " +
-		"internal/target/live internal/walk",
+		"internal/naming internal/perfevent internal/priority internal/procfs internal/session internal/source " +
+		"internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/heapwalk internal/openfiles internal/procfs internal/session internal/sockdiag internal/target",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/bridge"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target/live"
@@ -81,10 +82,12 @@ const (
 
 func (o Options) session() session.Options {
 	return session.Options{
+		Options: naming.Options{
+			ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
+		},
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
-		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Inlined: o.Inlined, Async: o.Async, Permits: o.Permits, Symbols: o.Symbols,
-		Roots: o.roots(), Source: o.Source, PackStacks: o.PackStacks,
+		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Inlined: o.Inlined, Async: o.Async, Permits: o.Permits,
+		PackStacks: o.PackStacks,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/link"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -75,7 +76,7 @@ func (a *awaits) begin() {
 }
 
 // know notes the meaning of a named managed frame's code for async methods.
-func (a *awaits) know(p *session.Process, fr *walk.Frame, n *session.NamedFrame) {
+func (a *awaits) know(p *session.Process, fr *walk.Frame, n *naming.NamedFrame) {
 	if !p.Options.Async || fr.Code.Collectible || len(a.codes) >= maxFrameKeys {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -40,7 +41,7 @@ type frameTable struct {
 	news     time.Duration // when new code last needed a name soon; 0: never
 	unknown  int           // stacks with profile.UnknownCode
 	places   placer
-	calls    map[callPair]session.Call // of code that stays; the callee is missing where nothing can be said
+	calls    map[callPair]naming.Call // of code that stays; the callee is missing where nothing can be said
 }
 
 // returnSlot is a place on a stack, and its content: a return address, or the context of a generic
@@ -62,7 +63,7 @@ func newFrameTable(p *session.Process, all *assemblies) *frameTable {
 	f := &frameTable{
 		p: p, b: all.b, places: newPlacer(p, all),
 		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, loose: map[frameKey]looseName{},
-		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, calls: map[callPair]session.Call{}, awaits: newAwaits(),
+		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, calls: map[callPair]naming.Call{}, awaits: newAwaits(),
 	}
 	f.unloads.look()
 	return f

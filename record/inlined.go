@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/session"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -41,7 +41,7 @@ func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note
 	pair := callPair{location, f.stack[n-1]}
 	if known, ok := f.calls[pair]; ok {
 		if known.Callee != 0 && known.IP != fr.IP() { // code of the same name: it is not clear which code is meant
-			f.calls[pair] = session.Call{}
+			f.calls[pair] = naming.Call{}
 		}
 		return
 	}
@@ -84,7 +84,7 @@ func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
 
 // addProved adds the proofs about the calls of a process. Processes have locations in common: where
 // another process has other code, or this process's code is not known, nothing is shown.
-func addProved(found, own map[callPair][]int32, calls map[callPair]session.Call) {
+func addProved(found, own map[callPair][]int32, calls map[callPair]naming.Call) {
 	for pair := range calls {
 		frames := own[pair]
 		if others, ok := found[pair]; ok && !slices.Equal(frames, others) {
@@ -141,7 +141,7 @@ func (f *frameTable) findInlined(hot map[callPair]int, until time.Duration, foun
 }
 
 // inlined returns the location of an inlined method.
-func (f *frameTable) inlined(in *session.InlinedFrame, tier string) int32 {
+func (f *frameTable) inlined(in *naming.InlinedFrame, tier string) int32 {
 	n := &in.Frame
 	l := profile.Location{
 		Function: f.b.Function(profile.Function{

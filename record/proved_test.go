@@ -4,17 +4,17 @@ import (
 	"slices"
 	"testing"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/naming"
 )
 
 // TestAddProved: the inlined methods of one process at a call are shown only if every process with
 // that call has them.
 func TestAddProved(t *testing.T) {
 	pair := callPair{1, 2}
-	known := map[callPair]session.Call{pair: {Callee: 7}}
+	known := map[callPair]naming.Call{pair: {Callee: 7}}
 	type process struct {
 		own   []int32 // nil: the process has ended, or nothing was proved
-		calls map[callPair]session.Call
+		calls map[callPair]naming.Call
 	}
 	for _, tt := range []struct {
 		name string
@@ -27,7 +27,7 @@ func TestAddProved(t *testing.T) {
 		{"other code", []process{{[]int32{5}, known}, {[]int32{6}, known}, {[]int32{5}, known}}, nil},
 		{"one that has ended", []process{{[]int32{5}, known}, {nil, known}}, nil},
 		{"one that had ended", []process{{nil, known}, {[]int32{5}, known}}, nil},
-		{"ambiguous", []process{{[]int32{5}, known}, {nil, map[callPair]session.Call{pair: {}}}}, nil},
+		{"ambiguous", []process{{[]int32{5}, known}, {nil, map[callPair]naming.Call{pair: {}}}}, nil},
 	} {
 		found := map[callPair][]int32{}
 		for _, p := range tt.all {

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/lines"
 	"clrsnap/internal/module"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target/live"
@@ -141,7 +142,7 @@ func (p *placer) begin() {
 }
 
 // place adds the place of a named frame to its location.
-func (p *placer) place(fr *walk.Frame, n *session.NamedFrame, l *profile.Location) {
+func (p *placer) place(fr *walk.Frame, n *naming.NamedFrame, l *profile.Location) {
 	if at, ok := p.p.Place(fr, n); ok {
 		p.placeAt(&at, l)
 		if l.Method > 0 && !fr.Exact {
@@ -151,7 +152,7 @@ func (p *placer) place(fr *walk.Frame, n *session.NamedFrame, l *profile.Locatio
 }
 
 // placeAt adds a place to a location.
-func (p *placer) placeAt(at *session.Place, l *profile.Location) {
+func (p *placer) placeAt(at *naming.Place, l *profile.Location) {
 	known := p.lasting
 	if at.Module.Passing {
 		known = p.passing
@@ -182,7 +183,7 @@ func (p *placer) native(fr *walk.Frame, l *profile.Location) {
 }
 
 // sites adds the call sites of a frame's method, unless the method has them.
-func (p *placer) sites(method int32, n *session.NamedFrame) {
+func (p *placer) sites(method int32, n *naming.NamedFrame) {
 	if p.all.b.HasSites(method) {
 		return
 	}
@@ -211,7 +212,7 @@ func (p *placer) look(now time.Duration) {
 
 // id identifies the PDB of an assembly with code that can be unloaded, by a named frame in the code.
 // The id tells two builds of an assembly apart, whose methods have the same names.
-func (p *placer) id(fr *walk.Frame, n *session.NamedFrame) (id [20]byte) {
+func (p *placer) id(fr *walk.Frame, n *naming.NamedFrame) (id [20]byte) {
 	m, ok := n.Assembly(fr)
 	if p.finder == nil || !ok {
 		return id

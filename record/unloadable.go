@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
@@ -52,7 +53,7 @@ type nameSum uint64
 var nameSeed = maphash.MakeSeed()
 
 // sum is the nameSum of a frame in code that can be unloaded; 0 for other code.
-func (f *frameTable) sum(fr *walk.Frame, n *session.NamedFrame) nameSum {
+func (f *frameTable) sum(fr *walk.Frame, n *naming.NamedFrame) nameSum {
 	if !fr.Code.Collectible {
 		return 0
 	}

@@ -7,7 +7,7 @@ import (
 	"clrsnap/events"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/session"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -79,7 +79,7 @@ func (np *notifiedProcess) inlinedWait(n *notification, stack []int32) profile.W
 	if p.Kind == "" || at >= len(shown) || frames[at].Function == 0 || frames[p.Outer].Function == 0 {
 		return ""
 	}
-	call := session.Call{IP: arch.Addr(frames[at].IP), Callee: arch.Addr(frames[p.Outer].Function)}
+	call := naming.Call{IP: arch.Addr(frames[at].IP), Callee: arch.Addr(frames[p.Outer].Function)}
 	for _, f := range np.rp.p.InlinedIn(call, arch.Addr(frames[at].Function)) {
 		shown = append(shown[:at], f.Frame)
 		if inner := profile.PrimitiveOf(shown); inner.Outer == at {

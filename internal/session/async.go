@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/web"
-	"clrsnap/internal/source"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -93,11 +93,11 @@ const (
 
 // AsyncCode describes the code of a managed frame with the name fr; false: the code has nothing to
 // do with async methods.
-func (p *Process) AsyncCode(f *walk.Frame, fr *NamedFrame) (c AsyncCode, ok bool) {
+func (p *Process) AsyncCode(f *walk.Frame, fr *naming.NamedFrame) (c AsyncCode, ok bool) {
 	core := fr.Module == coreLib
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
 		strings.HasPrefix(fr.Method, listenedBoxes))
-	c.resume = core && ResumesMethods(fr.Method) && p.canResume(fr.of.MethodTable)
+	c.resume = core && ResumesMethods(fr.Method) && p.canResume(fr.Of.MethodTable)
 	c.runner = c.box || c.resume || core && strings.HasPrefix(fr.Method, contextMethods) || LiesBetween(fr.Method)
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
 	c.serves = !moves && web.RoleOf(fr.Module, fr.Method) == web.Serving
@@ -105,31 +105,12 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *NamedFrame) (c AsyncCode, ok bool
 		return c, false
 	}
 	if moves {
-		c.table = fr.of.MethodTable
+		c.table = fr.Of.MethodTable
 	}
 	if c.box || moves || c.serves || c.resume {
-		c.place, c.known = p.variableOf(f, ilmap.ThisVariable)
+		c.place, c.known = p.VariableOf(f, ilmap.ThisVariable)
 	}
 	return c, true
-}
-
-// variableOf returns the location of a frame's argument or variable, if the debug info says that
-// the value is still needed.
-func (p *Process) variableOf(f *walk.Frame, number uint32) (v ilmap.Variable, ok bool) {
-	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
-		return v, false
-	}
-	places, err := p.Runtime.IL.Variable(f.Code, number)
-	if err != nil {
-		return v, false
-	}
-	at := uint64(f.IP() - f.Code.MethodStart)
-	for _, v := range places {
-		if at < uint64(v.End) && (at > uint64(v.Start) || f.Exact && at == uint64(v.Start)) {
-			return v, true
-		}
-	}
-	return v, false
 }
 
 // Frame records a frame of a walk. c is the meaning of the frame's code; nil: none.
@@ -138,7 +119,7 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 	if !ok {
 		return
 	}
-	if site.Argument, ok = valueAt(f, &c.place); !c.known {
+	if site.Argument, _, ok = naming.ValueAt(f, &c.place); !c.known {
 		site.Argument = 0
 	}
 	if c.resume {
@@ -195,19 +176,8 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	return s, true
 }
 
-// valueAt reads the value of a variable in a frame; false: the value is zero or cannot be read.
-func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
-	v, ok := register(f, at.Register)
-	if at.OnStack && ok {
-		var word uint64
-		word, ok = f.Word(v + arch.Addr(int64(at.Offset)))
-		v = arch.Addr(word)
-	}
-	return v, ok && v != 0
-}
-
 // asyncFrame records in a a frame of the walk with the name fr.
-func (p *Process) asyncFrame(a *Asyncs, f *walk.Frame, fr *NamedFrame, index int) {
+func (p *Process) asyncFrame(a *Asyncs, f *walk.Frame, fr *naming.NamedFrame, index int) {
 	a.taskFrame(&fr.Frame, index)
 	if f.Kind == walk.Managed {
 		if c, ok := p.AsyncCode(f, fr); ok {
@@ -246,7 +216,7 @@ func (s *visit) awaiting(frames []profile.Frame) (out []AwaitingAt) {
 		}
 		inner := site.Inner(func() string { return frames[site.Below-1].Method })
 		for k := range chain.Steps {
-			at.Frames = append(at.Frames, p.asyncStep(&chain.Steps[k], inner))
+			at.Frames = append(at.Frames, p.AsyncStep(&chain.Steps[k], inner))
 			inner = &chain.Steps[k]
 			p.room -= asyncCost(&at.Frames[k])
 		}
@@ -298,7 +268,7 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 	case reused && p.moments.Changes() && (rests == nil || !rests()):
 		return async.Chain{}, ErrReused
 	}
-	c.Steps = p.programSteps(c.Steps)
+	c.Steps = p.ProgramSteps(c.Steps)
 	return c, nil
 }
 
@@ -382,130 +352,6 @@ func (p *Process) resumeWord(at arch.Addr) (arch.Addr, error) {
 	return word, err
 }
 
-// asyncStep describes a step of a chain, with the line of the await. inner is the awaited step;
-// nil: unknown.
-func (p *Process) asyncStep(s, inner *async.Step) profile.Frame {
-	if s.Resumption != nil {
-		return p.resumptionFrame(s.Resumption, inner)
-	}
-	f := p.AsyncFrame(s)
-	if s.Box != nil {
-		f.Line = p.awaitLine(s.Box)
-	}
-	return f
-}
-
-// AsyncFrame describes a step of a chain, without a line.
-func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
-	if s.Resumption != nil {
-		f, _ := p.resumedFrame(s.Resumption)
-		return f.Frame
-	}
-	if s.Box == nil {
-		return profile.Frame{
-			Kind: profile.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
-		}
-	}
-	m := s.Box.Machine
-	return profile.Frame{
-		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
-		Module: m.Assembly, Owner: p.Owner(m.Assembly, m.Image), Unproved: m.Unproved,
-	}
-}
-
-// shortLabel cuts the namespace off the name of a method.
-func shortLabel(name string) string {
-	dot := strings.LastIndexByte(name, '.')
-	return name[strings.LastIndexByte(name[:max(dot, 0)], '.')+1:]
-}
-
-// awaitLine returns the line of the await at which a method waits; nil: unknown.
-func (p *Process) awaitLine(b *async.Box) *profile.SourceLine {
-	m := b.Machine
-	if p.lines == nil || !b.HasState || b.State < 0 || m.Image == 0 {
-		return nil
-	}
-	key := awaitKey{m.Module, m.RID, b.State}
-	if l, ok := p.lines.awaits[key]; ok && !m.Passing {
-		return l
-	}
-	l := p.findAwaitLine(b)
-	if !m.Passing {
-		if len(p.lines.awaits) >= maxLines {
-			clear(p.lines.awaits)
-		}
-		p.lines.awaits[key] = l
-	}
-	return l
-}
-
-// awaitKey is an await of a method.
-type awaitKey struct {
-	module arch.Addr
-	method uint32
-	state  int32
-}
-
-func (p *Process) findAwaitLine(b *async.Box) *profile.SourceLine {
-	m := b.Machine
-	a, err := p.lines.finder.Assembly(&source.Module{
-		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
-	})
-	if err != nil {
-		return nil
-	}
-	stores, err := p.stateStores(m)
-	if err != nil {
-		return nil
-	}
-	l, err := a.AwaitLine(m.RID, stores, b.State)
-	if err != nil {
-		return nil
-	}
-	return sourceLine(&l, false)
-}
-
-// stateStores returns the places where the IL of a MoveNext sets the state of the state machine.
-func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
-	stores, err := p.Runtime.Names.StateStores(m.Module, m.RID)
-	out := make([]source.StateStore, len(stores))
-	for i, s := range stores {
-		out[i] = source.StateStore(s)
-	}
-	return out, err
-}
-
-// AwaitPlace returns the IL place where a method of a chain waits: the place that sets the current
-// state, or the await. inner is the awaited step; nil: none. False: the place is unknown, or no
-// lines are wanted.
-func (p *Process) AwaitPlace(s, inner *async.Step) (Place, bool) {
-	if p.lines != nil && s.Resumption != nil {
-		return p.resumedPlace(s.Resumption, inner)
-	}
-	if p.lines == nil || s.Box == nil || !s.Box.HasState || s.Box.State < 0 || s.Box.Machine.Image == 0 {
-		return Place{}, false
-	}
-	m := s.Box.Machine
-	out := Place{Method: m.RID, IL: -1, Module: source.Module{
-		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
-	}}
-	stores, err := p.stateStores(m)
-	if err != nil {
-		return out, true
-	}
-	found := 0
-	for _, x := range stores {
-		if x.State == s.Box.State {
-			out.IL, out.Next = int32(x.IL), int32(x.IL)+1
-			found++
-		}
-	}
-	if found != 1 {
-		out.IL, out.Next = -1, 0
-	}
-	return out, true
-}
-
 // addAwaiting adds to captured stacks the frames of the methods that await the stacks' async
 // methods.
 func addAwaiting(threads []profile.Thread, list awaitingByThread) {
@@ -534,9 +380,9 @@ func addAwaiting(threads []profile.Thread, list awaitingByThread) {
 
 // waiterFrame describes the thread that waits for the task at the end of a chain.
 func waiterFrame(t *profile.Thread) profile.Frame {
-	const wait = "System.Threading.Tasks.Task.Wait"
+	const wait, short = "System.Threading.Tasks.Task.Wait", "Task.Wait"
 	return profile.Frame{
-		Kind: profile.Async, Method: wait, Display: wait, Short: shortLabel(wait), Module: coreLib,
+		Kind: profile.Async, Method: wait, Display: wait, Short: short, Module: coreLib,
 		Waiter: &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name},
 	}
 }

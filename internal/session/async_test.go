@@ -84,16 +84,6 @@ func TestCopiedWords(t *testing.T) {
 	}
 }
 
-func TestShortLabel(t *testing.T) {
-	for name, want := range map[string]string{
-		"System.Threading.Tasks.Task.WhenAll": "Task.WhenAll", "Task.Wait": "Task.Wait", "Wait": "Wait", "": "",
-	} {
-		if got := shortLabel(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestCommonTarget(t *testing.T) {
 	const to = "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established"
 	for _, tt := range []struct{ a, b, want string }{

@@ -29,7 +29,7 @@ func (g *gathering) atOnce(ctx context.Context) (*profile.Snapshot, error) {
 	defer g.Live.FreeAll()
 	defer g.Live.FreeLook()
 	g.beginLate()
-	defer g.endLate()
+	defer g.names.EndLate()
 	inGroups := g.watchGroups()
 	a := atOnce{g: g}
 	for _, limit := range instantLimits {

@@ -238,10 +238,10 @@ func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
 		return n[0], n[1]
 	}
 	stays := !slices.ContainsFunc(steps, func(s async.Step) bool {
-		_, passing, ok := t.p.resumedMethod(s.Resumption)
+		_, passing, ok := t.p.ResumedMethod(s.Resumption)
 		return passing || !ok || s.Resumption.Context != 0 // other instantiations have other names
 	})
-	if steps = t.p.programSteps(steps); len(steps) == 0 {
+	if steps = t.p.ProgramSteps(steps); len(steps) == 0 {
 		return "", ""
 	}
 	inner, outer = t.p.AsyncFrame(&steps[0]).Display, t.p.AsyncFrame(&steps[len(steps)-1]).Display

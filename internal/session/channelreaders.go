@@ -43,7 +43,7 @@ func (p *Process) stepMethod(s *async.Step) (methodPlace, bool) {
 	case s.Box != nil:
 		return methodPlace{s.Box.Machine.Module, s.Box.Machine.RID}, true
 	case s.Resumption != nil:
-		m, collectible, ok := p.resumedMethod(s.Resumption)
+		m, collectible, ok := p.ResumedMethod(s.Resumption)
 		return methodPlace{m.Module, m.RID}, ok && !collectible
 	}
 	return methodPlace{}, false

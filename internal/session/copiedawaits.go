@@ -88,11 +88,11 @@ func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
 	} else if word, err := c.objects.Word(m.Object + arch.Addr(from)); err == nil {
 		context = contextOf(c.objects, word, s.kind)
 	}
-	known, err := c.p.methodOf(&code)
+	known, err := c.p.MethodOf(&code)
 	if err != nil || context == 0 {
 		return 0
 	}
-	x, err := c.p.Runtime.Generic.Exact(&known.method, s.kind, context)
+	x, err := c.p.Runtime.Generic.Exact(&known.Method, s.kind, context)
 	if err != nil {
 		return 0
 	}
@@ -143,7 +143,7 @@ func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
 	if err != nil {
 		return AsyncChain{}, err
 	}
-	chain.Steps = c.p.programSteps(chain.Steps)
+	chain.Steps = c.p.ProgramSteps(chain.Steps)
 	return chain, nil
 }
 

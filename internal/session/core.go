@@ -90,6 +90,16 @@ func (d *dump) NSTid(tid int) (int, error) {
 	return d.OwnID(tid), nil
 }
 
+// OpenFile implements assemblies.Source. The file may have changed since the process ran. It is used only to tell
+// whose code something is.
+func (d *dump) OpenFile(path string) (target.File, error) {
+	f, err := d.Core.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
 // Threads implements origin.
 func (d *dump) Threads() ([]int, error) {
 	var tids []int

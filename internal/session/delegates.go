@@ -68,7 +68,7 @@ func (p *Process) calledName(key delegateKey) string {
 		return ""
 	}
 	if n.Shared && key.table != 0 {
-		if exact, ok := p.exactly(&m, gcinfo.This, key.table, true); ok {
+		if exact, ok := p.Exactly(&m, gcinfo.This, key.table, true); ok {
 			n = exact.Method
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -32,14 +33,14 @@ type duties struct {
 
 	leases map[int]awaitPlace // by thread: where the thread waits for a permit that another method releases
 
-	met     map[permits.MethodID]bool     // methods on any stack that hold permits somewhere
-	inlined map[callKey][]permits.Inlined // by call
+	met     map[permits.MethodID]bool            // methods on any stack that hold permits somewhere
+	inlined map[naming.CallKey][]permits.Inlined // by call
 }
 
 func newDuties(r *permits.Reader) *duties {
 	return &duties{
 		reader: r, by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
-		met: map[permits.MethodID]bool{}, inlined: map[callKey][]permits.Inlined{}, leases: map[int]awaitPlace{},
+		met: map[permits.MethodID]bool{}, inlined: map[naming.CallKey][]permits.Inlined{}, leases: map[int]awaitPlace{},
 	}
 }
 
@@ -95,23 +96,23 @@ func (d *duties) queue(tid int, task arch.Addr) {
 
 // frame records a frame of the walk with the name fr, and the methods inlined at the frame's call of
 // the frame above.
-func (d *duties) frame(g *gathering, f *walk.Frame, fr *NamedFrame) {
-	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || !fr.of.hasPlace() ||
-		!d.reader.Matters(fr.of.Module) {
+func (d *duties) frame(g *gathering, f *walk.Frame, fr *naming.NamedFrame) {
+	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || !fr.Of.HasPlace() ||
+		!d.reader.Matters(fr.Of.Module) {
 		return
 	}
-	of := permits.MethodID{Module: fr.of.Module, RID: fr.of.RID}
+	of := permits.MethodID{Module: fr.Of.Module, RID: fr.Of.RID}
 	c, err := d.reader.Code(of.Module, of.RID)
 	if err != nil {
 		return
 	}
 	inlined, sites := d.inlinedAt(g.Process, f, g.stack.frames), &g.stack.duties
 	if c.Empty() && len(inlined) == 0 {
-		sites.waitsFor(g.Process, f, &fr.of.Method, c)
+		sites.waitsFor(g.Process, f, &fr.Of.Method, c)
 		return
 	}
 	holds := d.meets(of, c)
-	il, next, _, ok := g.ilOffset(f.Code, f.Place())
+	il, next, _, ok := g.ILOffset(f.Code, f.Place())
 	if !ok || len(sites.list) == maxDutySites {
 		sites.blind = sites.blind || holds
 		return
@@ -119,14 +120,14 @@ func (d *duties) frame(g *gathering, f *walk.Frame, fr *NamedFrame) {
 	if len(inlined) > 0 {
 		held, promised := d.reader.Inside(of, il, next, inlined)
 		for i := range slices.Backward(inlined) {
-			sites.add(g.Process, f, &fr.of.Method, inlined[i].Method, held[i], promised[i])
+			sites.add(g.Process, f, &fr.Of.Method, inlined[i].Method, held[i], promised[i])
 		}
 	}
 	if c.Empty() {
 		return
 	}
 	held, promised := c.At(il, next)
-	sites.add(g.Process, f, &fr.of.Method, of, held, promised)
+	sites.add(g.Process, f, &fr.Of.Method, of, held, promised)
 }
 
 // waitsFor notes a frame that waits for a permit that another method releases. The innermost frame counts.
@@ -134,7 +135,7 @@ func (d *dutySites) waitsFor(p *Process, f *walk.Frame, m *method.Method, c *per
 	if d.lease != nil {
 		return
 	}
-	il, next, _, ok := p.ilOffset(f.Code, f.Place())
+	il, next, _, ok := p.ILOffset(f.Code, f.Place())
 	if !ok {
 		return
 	}
@@ -186,18 +187,18 @@ func (d *dutySites) add(p *Process, f *walk.Frame, m *method.Method, of permits.
 // inlinedAt returns the methods that were certainly inlined where a frame has called the frame
 // above, outermost first. The list ends before the first method with an unknown IL offset.
 func (d *duties) inlinedAt(p *Process, f *walk.Frame, above []profile.Frame) (out []permits.Inlined) {
-	if len(above) == 0 || p.inlined == nil || p.profiled() {
+	if len(above) == 0 || !p.Proves() {
 		return nil
 	}
 	call, ok := p.Call(f, 0, &above[len(above)-1])
 	if !ok {
 		return nil
 	}
-	key := callKey{call.IP, call.Callee}
+	key := call.Key()
 	if known, ok := d.inlined[key]; ok {
 		return known
 	}
-	found, _ := p.certainAt(&call)
+	found, _ := p.CertainAt(&call)
 	for i := range found {
 		in := &found[i]
 		if !in.HasIL {
@@ -225,8 +226,8 @@ func (s *dutySite) read(p *Process, f *walk.Frame, m *method.Method, v permits.V
 		}
 		number += uint32(n)
 	}
-	if at, ok := p.variableOf(f, number); ok {
-		if value, ok := valueAt(f, &at); ok {
+	if at, ok := p.VariableOf(f, number); ok {
+		if value, _, ok := naming.ValueAt(f, &at); ok {
 			s.values[v] = value
 		}
 	}

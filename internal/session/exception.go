@@ -1,17 +1,13 @@
 package session
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/async"
-	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/moment"
-	"clrsnap/internal/source"
-	"clrsnap/internal/walk"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -183,10 +179,10 @@ func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known
 
 // exceptions describes the exceptions in some objects. uncertain is the reason why the objects may
 // be the wrong exceptions.
-func (n naming) exceptions(objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
+func (p *Process) exceptions(names naming.Stacks, objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
 	var out []*profile.ExceptionInfo
-	for _, t := range n.read(objects) {
-		e := n.describeThrown(t)
+	for _, t := range p.read(objects) {
+		e := describeThrown(names, t)
 		e.Uncertain = uncertain
 		out = append(out, e)
 	}
@@ -194,7 +190,7 @@ func (n naming) exceptions(objects []arch.Addr, uncertain string) []*profile.Exc
 }
 
 // describeThrown names the content of an exception.
-func (n naming) describeThrown(t *thrown) *profile.ExceptionInfo {
+func describeThrown(names naming.Stacks, t *thrown) *profile.ExceptionInfo {
 	o := &t.object
 	e := &profile.ExceptionInfo{
 		Type: t.name, Message: o.Message, NoMessage: o.Unread, CutMessage: o.Cut, HResult: o.HResult,
@@ -207,75 +203,19 @@ func (n naming) describeThrown(t *thrown) *profile.ExceptionInfo {
 		e.Frames = make([]profile.TraceFrame, 0, len(t.trace.Frames))
 		above := ""
 		for i := range t.trace.Frames {
-			e.Frames = append(e.Frames, n.traceFrame(&t.trace.Frames[i], above))
+			e.Frames = append(e.Frames, names.TraceFrame(&t.trace.Frames[i], above))
 			if above = e.Frames[i].Method; t.trace.Frames[i].EndsTrace {
 				above = "" // the next frame has not called the current frame
 			}
 		}
 	}
 	if t.inner != nil {
-		e.Inner = n.describeThrown(t.inner)
+		e.Inner = describeThrown(names, t.inner)
 	}
 	for _, o := range t.others {
-		e.Others = append(e.Others, n.describeThrown(o))
+		e.Others = append(e.Others, describeThrown(names, o))
 	}
 	return e
-}
-
-// traceFrame names a frame of an exception's stack trace. The name comes from the frame's
-// MethodDesc, if the frame's address is in code of the same method: the memory of an unloaded
-// method can belong to another method. above is the method that the frame has called; "": unknown.
-func (n naming) traceFrame(f *thread.TraceFrame, above string) profile.TraceFrame {
-	if n.Runtime == nil {
-		return n.traceFrameAhead(f)
-	}
-	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
-	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
-	out.Display = fmt.Sprintf("[method %v]", f.Method)
-	out.Short = out.Display
-	if f.IP == 0 {
-		if m, err := n.Runtime.Methods.Read(f.Method); err == nil {
-			_, _ = n.nameMethod(&out.Frame, &m, true) // else the placeholder stays
-		}
-		return out
-	}
-	code, err := n.Engine.Code(f.IP, f.Method)
-	if err != nil || code.MethodDesc != f.Method || !code.Kind.Managed() {
-		return out
-	}
-	// For the line, an address within an instruction is as good as the address where execution goes
-	// on.
-	m, err := n.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}, above)
-	if err != nil {
-		return out
-	}
-	out.Hidden, _ = n.Runtime.Names.HiddenInTraces(&m.Method)
-	if suspends, err := n.Runtime.Names.Suspends(&m.Method); err == nil && suspends {
-		out.EndsTrace = false // as .NET prints: an async method throws the awaited exception again
-	}
-	if f.Resumed {
-		at := async.Resumption{IP: f.IP, State: noState}
-		out.Line = n.resumptionLine(&m, &code, &at, out.Module, source.LastName(above))
-		return out
-	}
-	n.confirmLine(&out.Frame, &m, &code, above)
-	return out
-}
-
-// noState is the number of an unknown suspension point.
-const noState = -1
-
-// confirmLine makes an approximate line of a trace's frame certain if the call has the same line.
-// If the call has another line, the frame keeps the line of the address alone, as .NET prints.
-func (n naming) confirmLine(f *profile.Frame, m *imageMethod, code *codemap.Code, above string) {
-	if source.LastName(above) == "" || f.Line == nil || !f.Line.Approximate {
-		return
-	}
-	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // an address in the call
-	if l := n.line(m, code, behind, f.Module, above); l != nil && !l.Approximate && l.Line == f.Line.Line &&
-		l.File == f.Line.File {
-		f.Line = l
-	}
 }
 
 // Why a described exception may be the wrong exception.
@@ -289,7 +229,7 @@ const (
 
 // exception describes the exceptions of a captured thread.
 func (s *visit) exception(st *profile.Thread) {
-	p := s.g.names
+	p := s.Process
 	switch {
 	case p.Managed == nil:
 		return
@@ -327,7 +267,7 @@ func (s *visit) liveExceptions() []*profile.ExceptionInfo {
 	}
 	out := make([]*profile.ExceptionInfo, 0, len(all))
 	for _, t := range all {
-		e := s.g.names.describeThrown(t)
+		e := describeThrown(s.g.names, t)
 		e.Uncertain = uncertain
 		out = append(out, e)
 	}
@@ -379,7 +319,7 @@ func (s *visit) unobserved(st *profile.Thread) {
 		uncertain = uncertainMoved
 	}
 	if len(all) == 1 {
-		st.Exception = s.g.names.describeThrown(all[0])
+		st.Exception = describeThrown(s.g.names, all[0])
 		st.Exception.Uncertain = uncertain
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
 )
 
 // The exceptions of a native AOT program are read by our description of System.Exception. The stack trace is an array
@@ -109,38 +108,4 @@ func (p *Process) traceAhead(obj arch.Addr, class *object.Class) (out thread.Tra
 		return out, err
 	}
 	return thread.Trace{Frames: thread.FramesOf(b), More: int(n - kept)}, nil
-}
-
-// longestCall is the length of a call instruction, in bytes.
-const longestCall = 8
-
-// traceFrameAhead is traceFrame.
-func (n naming) traceFrameAhead(f *thread.TraceFrame) profile.TraceFrame {
-	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
-	out.Kind, out.IP = profile.Managed, uint64(f.IP)
-	out.Display = fmt.Sprintf("[code at %v]", f.IP)
-	out.Short = out.Display
-	if n.Engine.Ahead == nil || n.Found == nil || n.Found.Module == nil {
-		return out
-	}
-	in := n.Found.Module
-	at := f.IP
-	if code, err := target.NewReader(n.Engine.Cache).Bytes(at-longestCall, longestCall); err == nil &&
-		n.Arch.EndsInCall(code) {
-		at-- // in the call
-	}
-	m, start, ok := n.methodAhead(in, at)
-	out.Hidden = n.Engine.Ahead.Hidden(start)
-	if !ok {
-		if n.nameNative(&out.Frame, nativePlace{in, f.IP, at}); out.Method != "" {
-			out.Kind, out.Module = profile.Native, in.Name
-		}
-		return out
-	}
-	out.Tier, out.Offset = tierAhead, uint64(f.IP-start)
-	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
-	if n.lines != nil {
-		out.Line = n.lineAhead(nativePlace{in, f.IP, at}, start)
-	}
-	return out
 }

@@ -128,7 +128,7 @@ func (t *taskWalk) fault(holder arch.Addr, services map[arch.Addr]string) (*prof
 	if err != nil {
 		return nil, err
 	}
-	all := naming{Process: t.p}.exceptions([]arch.Addr{exception}, "")
+	all := t.p.exceptions(t.p.Stacks(), []arch.Addr{exception}, "")
 	if len(all) == 0 {
 		return nil, nil
 	}

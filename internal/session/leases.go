@@ -262,7 +262,7 @@ func (l *likely) methodOf(s *async.Step) (permits.MethodID, bool) {
 	case s.Box != nil:
 		return permits.MethodID{Module: s.Box.Machine.Module, RID: s.Box.Machine.RID}, true
 	case s.Resumption != nil:
-		m, _, ok := l.p.resumedMethod(s.Resumption)
+		m, _, ok := l.p.ResumedMethod(s.Resumption)
 		return permits.MethodID{Module: m.Module, RID: m.RID}, ok
 	}
 	return permits.MethodID{}, false

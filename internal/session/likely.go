@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -48,7 +49,7 @@ func (g *gathering) findLikely(ctx context.Context) {
 	for try := range likelyTries {
 		l := likely{
 			p: g.Process, g: g, out: g.out,
-			all: map[awaitKey]*suspendedCode{}, resumed: map[resumedKey]*suspendedCode{},
+			all: map[naming.AwaitKey]*suspendedCode{}, resumed: map[naming.ResumedKey]*suspendedCode{},
 		}
 		if !l.walk(ctx) {
 			return

@@ -123,7 +123,7 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	if !stands || !ok {
 		return out, false
 	}
-	steps = l.p.programSteps(steps)
+	steps = l.p.ProgramSteps(steps)
 	if of != nil && !l.leased(&out, of, steps) {
 		return out, false
 	}
@@ -280,17 +280,17 @@ func (l *likely) waitsAt(steps []async.Step) (out awaitPlace, ok bool) {
 		}
 		inner := ""
 		if i > 0 {
-			inner = l.p.stepName(&steps[i-1])
+			inner = l.p.StepName(&steps[i-1])
 		}
-		f, native := l.p.resumedFrame(at)
+		f, native := l.p.ResumedFrame(at)
 		if native == nil {
 			return out, false
 		}
 		if f.Module == coreLib {
 			continue
 		}
-		of := permits.MethodID{Module: f.of.Module, RID: f.of.RID}
-		awaits, err := l.p.findAwaitILs(&f.of.Method, native, at, inner)
+		of := permits.MethodID{Module: f.Of.Module, RID: f.Of.RID}
+		awaits, err := l.p.FindAwaitILs(&f.Of.Method, native, at, inner)
 		if err != nil || len(awaits) != 1 {
 			return out, false
 		}

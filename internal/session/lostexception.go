@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -29,7 +30,7 @@ func (p *Process) lostException(obj arch.Addr, err error) *thrown {
 
 // stillExceptions describes the exceptions of a thread of a dump. crashed: the process died of the thread.
 func (s *visit) stillExceptions(crashed bool) []*profile.ExceptionInfo {
-	p, info := s.g.names, &s.Walk.Info
+	p, names, info := s.Process, s.g.names, &s.Walk.Info
 	threads := p.Managed.Threads
 	objects, uncertain := threads.InFlight(info), ""
 	cut := p.from.leftOut(threads.FlightError(info))
@@ -39,9 +40,9 @@ func (s *visit) stillExceptions(crashed bool) []*profile.ExceptionInfo {
 			uncertain = uncertainCut
 		}
 	}
-	all := p.exceptions(objects, uncertain)
+	all := p.exceptions(names, objects, uncertain)
 	if err := threads.ThrownError(info); len(all) == 0 && (crashed || cut) && p.from.leftOut(err) {
-		all = p.unreferenced(err, crashed)
+		all = p.unreferenced(names, err, crashed)
 	}
 	return all
 }
@@ -51,13 +52,13 @@ const searchTime = 5 * time.Second
 
 // unreferenced describes an exception to which the dump has no reference. err is why the reference cannot be read. If
 // the process died of the exception, the exception can be the only exception with a stack trace on the heap.
-func (n naming) unreferenced(err error, crashed bool) []*profile.ExceptionInfo {
+func (p *Process) unreferenced(names naming.Stacks, err error, crashed bool) []*profile.ExceptionInfo {
 	var found []arch.Addr
-	if crashed && n.Runtime != nil && n.Managed.Heap != nil {
-		found = n.onHeap()
+	if crashed && p.Runtime != nil && p.Managed.Heap != nil {
+		found = p.onHeap()
 	}
 	if len(found) == 1 {
-		return n.exceptions(found, uncertainAlone)
+		return p.exceptions(names, found, uncertainAlone)
 	}
 	reason := err.Error()
 	if len(found) > 1 {

@@ -89,6 +89,15 @@ func (r running) note(g *gathering) (end func()) {
 	return func() { g.out.Released = r.Released() - before }
 }
 
+// OpenFile implements assemblies.Source.
+func (r running) OpenFile(path string) (target.File, error) {
+	f, err := r.Process.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
 // settled is the longest that the runtime takes to start.
 const settled = 10 * time.Second
 

@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"clrsnap/internal/dedup"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
 // packing packs the stacks of a snapshot during the capture, and the facts about the calls of frames.
 type packing struct {
 	frames profile.FrameTable
-	calls  dedup.Table[Call]
+	calls  dedup.Table[naming.Call]
 	buf    []profile.Frame
 	more   []profile.Frame // the frames of buf and inlined methods
 }
@@ -50,10 +51,45 @@ func (g *gathering) keepStack(st *profile.Thread, awaited bool) keptCalls {
 	return out
 }
 
+// callsByThread holds the calls of stacks, by thread id.
+type callsByThread map[int]keptCalls
+
+func (c callsByThread) keep(tid int, calls keptCalls) {
+	if calls.len() > 0 {
+		c[tid] = calls
+	}
+}
+
+// addInlined adds to captured stacks the methods that were certainly inlined at the stacks' calls.
+func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
+	if !p.Options.Inlined || len(calls) == 0 || !p.BeginInlined() {
+		return
+	}
+	var buf []naming.Call
+	var packed packing
+	for i := range threads {
+		t := &threads[i]
+		kept, ok := calls[t.OSThreadID]
+		if !ok {
+			continue
+		}
+		buf = kept.unpack(buf[:0])
+		if t.Packed != nil {
+			p.packInlined(&packed, t, buf)
+		} else {
+			t.Frames = p.WithInlined(nil, t.Frames, buf)
+		}
+	}
+}
+
+// callsForWaits is the number of calls kept of a stack, from the leaf on, if inlined methods are
+// not wanted: the calls serve to find inlined primitives.
+const callsForWaits = 16
+
 // keptCalls are the calls of a stack: as they are, or packed.
 type keptCalls struct {
-	calls  []Call
-	table  *dedup.Table[Call] // without Frame; nil: the calls are not packed
+	calls  []naming.Call
+	table  *dedup.Table[naming.Call] // without Frame; nil: the calls are not packed
 	packed []packedCall
 }
 
@@ -65,7 +101,7 @@ type packedCall struct {
 func (c *keptCalls) len() int { return max(len(c.calls), len(c.packed)) }
 
 // unpack returns the calls. Packed calls use the memory of buf.
-func (c *keptCalls) unpack(buf []Call) []Call {
+func (c *keptCalls) unpack(buf []naming.Call) []naming.Call {
 	if c.table == nil {
 		return c.calls
 	}
@@ -77,9 +113,9 @@ func (c *keptCalls) unpack(buf []Call) []Call {
 }
 
 // packInlined is addInlined for a packed stack.
-func (p *Process) packInlined(k *packing, t *profile.Thread, calls []Call) {
+func (p *Process) packInlined(k *packing, t *profile.Thread, calls []naming.Call) {
 	k.buf = t.Packed.Unpack(k.buf[:0])
-	if frames := p.withInlined(k.more[:0], k.buf, calls); len(frames) > len(k.buf) {
+	if frames := p.WithInlined(k.more[:0], k.buf, calls); len(frames) > len(k.buf) {
 		t.Packed, k.more = k.frames.Pack(frames), frames
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/assemblies"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/async"
@@ -15,19 +14,20 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/moment"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/procfs"
-	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
-	"clrsnap/symbols"
 )
 
 // Options change how a process is read. The zero value has good defaults.
 type Options struct {
+	// Options say how frames are named.
+	naming.Options
 	// NativeOnly opens processes without a .NET runtime too, for their native stacks.
 	NativeOnly bool
 	// AlwaysStop stops every thread that is captured. Otherwise a thread that is provably blocked
@@ -44,17 +44,6 @@ type Options struct {
 	// files of a FUSE or network file system within its reach. Nothing ends the wait, not even SIGKILL. The caller
 	// can read the process from a separate process, and abandon the separate process.
 	NonBlocking bool
-	// ExactGenerics finds the instantiation of shared generic code in each frame, if the frame keeps the
-	// instantiation.
-	ExactGenerics bool
-	// Lines finds the source lines of managed frames, if the PDBs of the assemblies are there.
-	Lines bool
-	// Symbols are further folders on this machine with PDBs and debug files.
-	Symbols []string
-	// Roots say where source files are on this machine.
-	Roots source.Roots
-	// Source is where symbols are fetched from if they are nowhere on this machine; nil: nowhere.
-	Source symbols.Source
 	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
 	Inlined bool
 	// Async adds to the stacks of snapshots the async methods that await the running methods.
@@ -69,6 +58,7 @@ type Options struct {
 // Process is a process whose stacks can be walked: a running process, or a process with a core dump. A Process is not
 // safe for concurrent use.
 type Process struct {
+	*naming.Namer // set by open
 	// Set by Open and OpenCore, and the same ever after.
 	Options    Options
 	Live       *live.Process // nil for a core dump
@@ -84,8 +74,6 @@ type Process struct {
 	from    origin // of threads, registers and memory
 	moments *moment.Reader
 	opened  time.Time
-	lines   *lines   // nil: no source lines are wanted
-	inlined *inlined // nil: there is no runtime
 
 	// Captures. Whoever captures a thread may overwrite the memory of the capture before.
 	Capture   target.Capture     // memory for captures, one after the other
@@ -101,19 +89,14 @@ type Process struct {
 	refs     refs                     // what is known of them besides
 	names    map[arch.Addr]threadName // by Thread object, read while no object was moved; set by nameAgain
 
-	// The mappings: set by updateModules and remapped.
-	updating time.Duration   // time spent since opened on the search for modules
-	mapped   time.Time       // when mappings were read for owners and lines
-	maps     target.Mappings // the mappings read at mapped
+	updating time.Duration // time spent since opened on the search for modules: set by updateModules
 
 	// Readers and facts that are found at the first use, and kept: each by the method that needs it.
 	groups         *cgroup.Reader
-	owners         *assemblies.Owners
 	waits          *waits.Reader
 	async          *async.Reader
 	permits        *permits.Reader
 	dispatcher     *dispatcher
-	methods        methodsOfCode        // of code that stays
 	plainLocks     plainLocks           // Locks that are no monitors
 	savings        map[savingKey]saving // where suspended methods have their contexts
 	channelReaders map[methodPlace]bool // whether methods take items from channels
@@ -184,14 +167,9 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	}
 	p.Runtime, p.Managed, p.Walker = p.Engine.Runtime, p.Engine.Managed, p.Engine.Walker
 	p.moments = p.readMoments()
-	p.Engine.Modules.Debug(p.debugging())
-	if p.Options.Lines {
-		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
-	}
+	p.Namer = naming.New(p.Options.Options, p.from, p.Engine, p.Found, p.moments.Changes)
 	if p.Runtime != nil {
 		p.Runtime.Names.Check(images{p})
-		p.inlined = &inlined{known: map[callKey][]InlinedFrame{}}
 	}
 	return nil
 }
@@ -231,8 +209,8 @@ func DescribeRuntime(r *locate.Runtime) profile.Runtime {
 
 // Close releases what the Process holds. The target is not affected.
 func (p *Process) Close() error {
-	if p.lines != nil {
-		p.lines.finder.Close()
+	if p.Namer != nil {
+		p.Namer.Close()
 	}
 	if p.Engine != nil {
 		p.Engine.Close()

@@ -15,7 +15,7 @@ type images struct{ p *Process }
 func (i images) Proved(image arch.Addr) bool {
 	m := i.p.Engine.Maps.Find(image)
 	if m == nil { // the image has been loaded since
-		if now := i.p.remapped(); now != nil {
+		if now := i.p.Remapped(); now != nil {
 			m = now.Find(image)
 		}
 	}

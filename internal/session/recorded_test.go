@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/recorded"
 	"clrsnap/internal/testenv"
@@ -73,7 +74,8 @@ const heldWays = "catch,filter,finally,again,throw-ex,inner,during,dispatch,asyn
 	"iterator,lambda,dynamic,collectible,null,divide,constructor,argument,reflection,remote,deep,lines,no-message,cycle"
 
 var everything = session.Options{
-	ExactGenerics: true, Lines: true, Inlined: true, Async: true, Permits: session.PermitsAlways,
+	Options: naming.Options{ExactGenerics: true, Lines: true},
+	Inlined: true, Async: true, Permits: session.PermitsAlways,
 }
 
 func waitsLook(p *session.Process) (any, error) {

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -37,7 +38,7 @@ func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
 	if at == nil {
 		return nil
 	}
-	m, _, ok := l.p.resumedMethod(at)
+	m, _, ok := l.p.ResumedMethod(at)
 	if !ok {
 		l.blind = true
 		return nil
@@ -49,9 +50,9 @@ func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
 	}
 	inner := ""
 	if i > 0 {
-		inner = l.p.stepName(&steps[i-1])
+		inner = l.p.StepName(&steps[i-1])
 	}
-	key := resumedKey{at.IP, at.State, inner}
+	key := naming.ResumedKey{IP: at.IP, State: at.State, Inner: inner}
 	if c, ok := l.resumed[key]; ok {
 		return c
 	}
@@ -68,11 +69,11 @@ func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
 // atAwait finds the permits and promised tasks at the await of a suspended method; false: several awaits are
 // possible, with different results.
 func (l *likely) atAwait(c *suspendedCode, code *permits.Code, at *async.Resumption, inner string) bool {
-	f, native := l.p.resumedFrame(at)
+	f, native := l.p.ResumedFrame(at)
 	if native == nil {
 		return false
 	}
-	awaits, err := l.p.findAwaitILs(&f.of.Method, native, at, inner)
+	awaits, err := l.p.FindAwaitILs(&f.Of.Method, native, at, inner)
 	if err != nil || len(awaits) == 0 {
 		return false
 	}
@@ -111,7 +112,7 @@ func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 	if err != nil {
 		return none
 	}
-	m, _, ok := p.resumedMethod(at)
+	m, _, ok := p.ResumedMethod(at)
 	if !ok {
 		return none
 	}

@@ -12,7 +12,6 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target"
 	"clrsnap/internal/unwind/insns"
-	"clrsnap/profile"
 )
 
 // How to find the instantiation of a suspended method, if the method is shared generic code. The runtime itself has
@@ -34,17 +33,6 @@ import (
 // Sources (dotnet/runtime): src/coreclr/jit/async.cpp (ContinuationNeedsKeepAlive, CreateAllocContinuationCall,
 // ContinuationLayoutBuilder::Create), src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD). The
 // order is the order of .NET 11.0.0, as in the debug info of jitted code.
-
-// nameSaved names the instantiation of a method by a context, if the context tells.
-func (p *Process) nameSaved(f *profile.Frame, m *method.Method, context arch.Addr, volatile bool) {
-	_, kind, ok := p.contextArgument(m)
-	if !ok {
-		return
-	}
-	if n, ok := p.exactly(m, kind, context, volatile); ok {
-		n.name(f)
-	}
-}
 
 // savingKey is where a method continues, and the number of the await.
 type savingKey struct {
@@ -112,15 +100,15 @@ func (p *Process) savingOf(code *codemap.Code, m *async.Resumption) saving {
 }
 
 func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out saving, err error) {
-	known, err := p.methodOf(code)
+	known, err := p.MethodOf(code)
 	if err != nil {
 		return out, err
 	}
-	n, err := p.Runtime.Names.Method(&known.method, code.Collectible)
+	n, err := p.Runtime.Names.Method(&known.Method, code.Collectible)
 	if err != nil || !n.Shared {
 		return out, err
 	}
-	number, kind, ok := p.contextArgument(&known.method)
+	number, kind, ok := p.ContextArgument(&known.Method)
 	if !ok {
 		return out, nil
 	}
@@ -128,7 +116,7 @@ func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out savin
 		if saves, err := p.savesContext(code, m.IP, kind); err != nil || !saves {
 			return out, err
 		}
-		first := kind == gcinfo.This && p.noResults(&known.method)
+		first := kind == gcinfo.This && p.noResults(&known.Method)
 		return saving{kind: kind, first: first}, nil
 	}
 	list, err := p.Runtime.IL.Saved(code, m.State, uint32(m.IP-code.MethodStart))
@@ -175,7 +163,7 @@ const (
 func (p *Process) contextAmong(
 	r *async.Reader, objects *object.Reader, code *codemap.Code, m *async.Resumption, s saving,
 ) (out arch.Addr) {
-	known, err := p.methodOf(code)
+	known, err := p.MethodOf(code)
 	if err != nil {
 		return 0
 	}
@@ -186,7 +174,7 @@ func (p *Process) contextAmong(
 		if context == 0 || context == out {
 			return
 		}
-		x, err := p.Runtime.Generic.Exact(&known.method, s.kind, context)
+		x, err := p.Runtime.Generic.Exact(&known.Method, s.kind, context)
 		switch {
 		case err != nil: // not a context
 		case out == 0:

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/moment"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
@@ -86,8 +87,8 @@ func (p *Process) SnapshotThread(ctx context.Context, thread arch.Addr) (*profil
 type gathering struct {
 	*Process
 	o     SnapshotOptions
-	names naming // how frames are named
-	async bool   // async methods are wanted
+	names naming.Stacks // how frames are named
+	async bool          // async methods are wanted
 	out   *profile.Snapshot
 	found found // besides the frames in out
 
@@ -114,14 +115,21 @@ type found struct {
 }
 
 func (p *Process) gather(o SnapshotOptions) *gathering {
-	g := &gathering{
-		Process: p, o: o, names: naming{Process: p}, async: o.Async || p.Options.Async, room: maxStacks,
+	return &gathering{
+		Process: p, o: o, names: p.Stacks(), async: o.Async || p.Options.Async, room: maxStacks,
 		found: found{callsByThread{}, awaitingByThread{}}, out: &profile.Snapshot{Process: p.info},
 	}
-	if p.Options.ExactGenerics {
-		g.names.generics = anyInstance
+}
+
+// fetchAlone is how long symbols are fetched for the snapshot of one thread. Nobody can end that fetch earlier.
+const fetchAlone = time.Minute
+
+// beginLate begins to note missing symbols. Nothing is fetched while threads are held: an earlier look has fetched
+// what this look needs.
+func (g *gathering) beginLate() {
+	if _, held := g.from.(*standing); !held {
+		g.names.BeginLate()
 	}
-	return g
 }
 
 // oneByOne takes the stacks one after the other.
@@ -165,7 +173,7 @@ func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
 // methods, because both move frames.
 func (g *gathering) complete(ctx context.Context) {
 	g.packing = nil
-	g.fetch(ctx)
+	g.names.Fetch(ctx, g.out.Threads)
 	g.addInlined(g.out.Threads, g.found.calls)
 	addAwaiting(g.out.Threads, g.found.waiting)
 }
@@ -441,9 +449,9 @@ func isFull(err error) bool {
 
 // frameCost is the number of bytes of fr, the named frame of the walked frame f. Names of methods that cannot be
 // unloaded are cached anyway, and not counted.
-func frameCost(f *walk.Frame, fr *NamedFrame) int {
+func frameCost(f *walk.Frame, fr *naming.NamedFrame) int {
 	n := int(unsafe.Sizeof(fr.Frame)) + len(fr.Nearest)
-	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || fr.passing) {
+	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || fr.Passing) {
 		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
 	}
 	return n
@@ -452,7 +460,7 @@ func frameCost(f *walk.Frame, fr *NamedFrame) int {
 // walkedStack is what a walk has found on a stack.
 type walkedStack struct {
 	frames []profile.Frame
-	calls  []Call // at which other methods may be inlined
+	calls  []naming.Call // at which other methods may be inlined
 	asyncs Asyncs
 	duties dutySites
 	cost   int // of frames, in bytes
@@ -478,15 +486,15 @@ func (s *visit) frames() walk.Result {
 		if n >= maxStackFrames {
 			return false
 		}
-		fr, err := g.names.frame(f, above)
+		fr, err := g.names.Frame(f, above)
 		if above = ""; f.Kind == walk.Managed {
 			above = fr.Method
 		}
 		if w.cost += frameCost(f, &fr); w.cost > g.room {
 			return false
 		}
-		if later := fr.later; later != nil && len(s.generics) < maxGenerics {
-			later.frame = n
+		if later := fr.Later; later != nil && len(s.generics) < maxGenerics {
+			later.Frame = n
 			s.generics = append(s.generics, *later)
 		}
 		if err != nil && unnamed == nil {
@@ -531,7 +539,7 @@ func (s *visit) frames() walk.Result {
 
 // Named walks the suspended thread's stack once, and names the frames and the calls by which others may have been
 // inlined. Named is for tests with a moment of their own; SnapshotThread captures the thread by itself.
-func (s *Suspension) Named() (profile.Thread, []Call) {
+func (s *Suspension) Named() (profile.Thread, []naming.Call) {
 	v := visit{*s, s.Process.gather(SnapshotOptions{})}
 	st := s.Process.Summary(&s.Thread)
 	r := v.frames()

@@ -71,7 +71,7 @@ func (p *Process) SourceAwaited(w SourceWait) (task arch.Addr, ok bool) {
 		if err != nil || !alive || len(steps) == 0 || !isSuspended(&steps[0]) {
 			return err
 		}
-		if steps = p.programSteps(steps); len(steps) == 0 || t.frame(steps, 0).Display != w.Method {
+		if steps = p.ProgramSteps(steps); len(steps) == 0 || t.frame(steps, 0).Display != w.Method {
 			return nil
 		}
 		a, err := t.awaitedBy(&steps[0])

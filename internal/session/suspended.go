@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -20,9 +21,9 @@ type likely struct {
 	out *profile.Snapshot // of g
 	t   *taskWalk
 
-	all       map[awaitKey]*suspendedCode
-	resumed   map[resumedKey]*suspendedCode // likewise of methods that the runtime itself suspends
-	suspended []suspended                   // likely holders
+	all       map[naming.AwaitKey]*suspendedCode
+	resumed   map[naming.ResumedKey]*suspendedCode // likewise of methods that the runtime itself suspends
+	suspended []suspended                          // likely holders
 
 	holders map[arch.Addr][]profile.Party // holders by semaphore or task
 	known   map[arch.Addr][]duty          // likewise
@@ -92,7 +93,7 @@ func (l *likely) isHidden(b *async.Box) bool {
 
 // codeOf returns the permits and promised tasks of a suspended method; nil: not known.
 func (l *likely) codeOf(b *async.Box) *suspendedCode {
-	key := awaitKey{b.Machine.Module, b.Machine.RID, b.State}
+	key := naming.AwaitKey{Module: b.Machine.Module, Method: b.Machine.RID, State: b.State}
 	if c, ok := l.all[key]; ok {
 		return c
 	}
@@ -213,7 +214,7 @@ func (l *likely) await(obj arch.Addr) (int, bool) {
 	at := len(l.out.Awaits)
 	l.awaits[obj] = at
 	a := profile.Await{Object: uint64(obj)}
-	steps = l.p.programSteps(steps)
+	steps = l.p.ProgramSteps(steps)
 	for i := range steps {
 		a.Frames = append(a.Frames, l.t.frame(steps, i))
 	}
@@ -489,7 +490,7 @@ func (l *likely) finish() {
 		if !ok {
 			continue
 		}
-		steps := l.p.programSteps(chain.Steps)
+		steps := l.p.ProgramSteps(chain.Steps)
 		for i := range steps {
 			a.Frames = append(a.Frames, l.t.frame(steps, i))
 		}

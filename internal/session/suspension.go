@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
@@ -36,9 +37,9 @@ type Suspension struct {
 	pause  time.Duration  // the longest stop
 	ran    bool           // since the walk: see again
 
-	restsOn  []target.Region // memory with the owner of the awaited lock; nil: there is no such lock
-	generics []generic       // frames of the last walk whose instantiation depends on an object
-	copies   []target.Range  // memory that is copied for generics: see askObjects
+	restsOn  []target.Region  // memory with the owner of the awaited lock; nil: there is no such lock
+	generics []naming.Generic // frames of the last walk whose instantiation depends on an object
+	copies   []target.Range   // memory that is copied for generics: see askObjects
 }
 
 const maxAttempts = 4

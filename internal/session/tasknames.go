@@ -75,7 +75,7 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 
 // outermost names the last of the methods suspended in a task; "": no method is suspended, or known.
 func (p *Process) outermost(task arch.Addr, steps []async.Step) (name string) {
-	for _, s := range p.programSteps(slices.Clone(steps)) {
+	for _, s := range p.ProgramSteps(slices.Clone(steps)) {
 		if s.Resumption != nil && s.Task() == task {
 			name = p.AsyncFrame(&s).Display
 		}

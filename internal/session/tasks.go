@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/naming"
 	"clrsnap/profile"
 )
 
@@ -103,7 +104,7 @@ func lacking(t *profile.Tasks) int {
 func (p *Process) newTaskWalk(ctx context.Context, o WalkOptions) *taskWalk {
 	t := &taskWalk{
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
-		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
+		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[naming.AwaitKey]profile.Frame{},
 		firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
 		delegates: DelegateNames{}, kinds: map[arch.Addr]classKind{},
 	}
@@ -173,7 +174,7 @@ type taskWalk struct {
 	names          map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last name
 	delegates      DelegateNames
 	slots          map[arch.Addr]arch.Addr // of the thread pool's queues, by their items; nil: not looked for yet
-	frames         map[awaitKey]profile.Frame
+	frames         map[naming.AwaitKey]profile.Frame
 	methods        []chainMethod // of the latest chain
 	first          arch.Addr     // likewise, its innermost method
 	firsts         map[arch.Addr]bool
@@ -458,7 +459,7 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	if first.Task() != 0 {
 		run = nil // the method is suspended again
 	}
-	steps = t.p.programSteps(steps)
+	steps = t.p.ProgramSteps(steps)
 	t.first, t.methods = obj, t.methods[:0]
 	for i := range steps {
 		if i == 0 && run != nil {
@@ -577,12 +578,12 @@ func (t *taskWalk) frame(steps []async.Step, i int) profile.Frame {
 		inner = &steps[i-1]
 	}
 	if s.Box == nil || s.Box.Machine.Passing {
-		return t.p.asyncStep(s, inner)
+		return t.p.AsyncStep(s, inner)
 	}
-	key := awaitKey{s.Box.Machine.Table, 0, s.Box.State}
+	key := naming.AwaitKey{Module: s.Box.Machine.Table, State: s.Box.State}
 	f, ok := t.frames[key]
 	if !ok {
-		f = t.p.asyncStep(s, inner)
+		f = t.p.AsyncStep(s, inner)
 		t.frames[key] = f
 	}
 	return f

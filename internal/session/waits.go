@@ -115,7 +115,7 @@ func (s *visit) explain(st *profile.Thread) {
 			subject.Again = func() *target.Stack { return s.again(st.Frames) }
 		}
 		if s.restsOn = nil; st.State != stateRunning {
-			subject.Frames = p.withPrimitive(st.Frames, p.stack.calls)
+			subject.Frames = p.WithPrimitive(st.Frames, p.stack.calls)
 			st.Wait = p.waitReader().Wait(&subject)
 			subject.Frames = st.Frames
 			p.duties.queue(st.OSThreadID, p.waitReader().Queue())

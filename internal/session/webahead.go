@@ -21,7 +21,7 @@ const maxServingWords = 1 << 12
 // roleAhead is webRole for a method that the runtime of a native AOT program has suspended.
 func (p *Process) roleAhead(m *async.Resumption) web.Role {
 	var f profile.Frame
-	p.nameResumedAhead(&f, m.IP)
+	p.NameResumedAhead(&f, m.IP)
 	return web.RoleOf(f.Module, f.Method)
 }
 

@@ -22,7 +22,7 @@ func (p *Process) webRole(s *async.Step) (role web.Role, passing bool) {
 	case s.Resumption != nil && p.Runtime == nil:
 		return p.roleAhead(s.Resumption), false
 	case s.Resumption != nil:
-		m, passing, ok := p.resumedMethod(s.Resumption)
+		m, passing, ok := p.ResumedMethod(s.Resumption)
 		if !ok {
 			return web.NoRole, true
 		}

@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
@@ -118,7 +119,7 @@ func (j *judge) look(d time.Duration) {
 		if err != nil {
 			j.Fatal(err)
 		}
-		var calls []session.Call
+		var calls []naming.Call
 		for _, th := range threads {
 			if th.ID == 0 {
 				continue
@@ -144,7 +145,7 @@ func (j *judge) look(d time.Duration) {
 }
 
 // call compares the proof of one call with the tree.
-func (j *judge) call(c *session.Call) {
+func (j *judge) call(c *naming.Call) {
 	recorded, has, err := j.s.Recorded(c)
 	if err != nil || !has {
 		return // precompiled in spite of the settings, or dynamic

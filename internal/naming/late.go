@@ -1,10 +1,9 @@
-package session
+package naming
 
 import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
@@ -14,9 +13,6 @@ import (
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
-
-// fetchAlone is how long symbols are fetched for the snapshot of one thread. Nobody can end that fetch earlier.
-const fetchAlone = time.Minute
 
 // late is what frames lack because there are no symbols on this machine. Symbols are fetched after the capture of all
 // stacks: stacks captured after a fetch would be of another moment.
@@ -37,25 +33,24 @@ type lateLine struct {
 	exact    bool
 }
 
-// beginLate begins to note missing symbols, if there is a source to fetch symbols from. Nothing is fetched while
-// threads are held: an earlier look has fetched what this look needs.
-func (g *gathering) beginLate() {
-	if _, held := g.from.(*standing); g.Options.Source != nil && !held {
-		g.names.late = &late{native: map[walk.Place]nativePlace{}}
+// BeginLate begins to note missing symbols, if there is a source to fetch symbols from.
+func (s *Stacks) BeginLate() {
+	if s.options.Source != nil {
+		s.late = &late{native: map[walk.Place]nativePlace{}}
 	}
 }
 
-// endLate forgets the noted places, if their symbols were not fetched.
-func (g *gathering) endLate() {
-	if g.names.late == nil {
+// EndLate forgets the noted places, if their symbols were not fetched.
+func (s *Stacks) EndLate() {
+	if s.late == nil {
 		return
 	}
-	for i := range g.names.late.lines {
-		if l := &g.names.late.lines[i]; g.lines.known[l.at] == l.line {
-			delete(g.lines.known, l.at)
+	for i := range s.late.lines {
+		if l := &s.late.lines[i]; s.lines.known[l.at] == l.line {
+			delete(s.lines.known, l.at)
 		}
 	}
-	g.names.late = nil
+	s.late = nil
 }
 
 // add notes a line that may be fetched later, and returns the empty line; nil: there is no room.
@@ -97,24 +92,23 @@ func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
 	return call, isCall && !isExact
 }
 
-// fetch gets missing symbols from Options.Source, and completes the frames of threads.
-func (g *gathering) fetch(ctx context.Context) {
-	l := g.names.late
-	if g.names.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
+// Fetch gets missing symbols from Options.Source, and completes the frames of threads.
+func (s *Stacks) Fetch(ctx context.Context, threads []profile.Thread) {
+	l := s.late
+	if s.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
 		return
 	}
-	from := g.Options.Source
-	if g.lines != nil {
-		g.lines.finder.Fetch(ctx, from)
+	from := s.options.Source
+	if s.lines != nil {
+		s.lines.finder.Fetch(ctx, from)
 	}
-	g.Engine.Modules.Fetch(ctx, from, l.modules())
+	s.engine.Modules.Fetch(ctx, from, l.modules())
 	for i := range l.lines {
-		g.completeLine(&l.lines[i])
+		s.completeLine(&l.lines[i])
 	}
-	if g.lines != nil {
-		clear(g.lines.native)
+	if s.lines != nil {
+		clear(s.lines.native)
 	}
-	threads := g.out.Threads
 	for t := range threads {
 		frames := threads[t].Frames
 		for i := range frames {
@@ -122,7 +116,7 @@ func (g *gathering) fetch(ctx context.Context) {
 				continue
 			}
 			if at, ok := l.nativeAt(arch.Addr(frames[i].IP), i == 0); ok {
-				g.names.nameNative(&frames[i], at)
+				s.nameNative(&frames[i], at)
 			}
 		}
 		eachFrame(&threads[t], func(f *profile.Frame) {
@@ -134,12 +128,12 @@ func (g *gathering) fetch(ctx context.Context) {
 }
 
 // completeLine fills the noted line of frames. A line that cannot be read stays empty.
-func (p *Process) completeLine(l *lateLine) {
-	at, err := p.lineIn(l)
+func (n *Namer) completeLine(l *lateLine) {
+	at, err := n.lineIn(l)
 	if err == nil {
 		*l.line = *sourceLine(&at, !l.exact)
-	} else if p.lines.known[l.at] == l.line {
-		delete(p.lines.known, l.at)
+	} else if n.lines.known[l.at] == l.line {
+		delete(n.lines.known, l.at)
 	}
 }
 

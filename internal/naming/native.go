@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"path"
@@ -21,7 +21,7 @@ type nativePlace struct {
 func placeOf(f *walk.Frame) nativePlace { return nativePlace{f.Module, f.IP(), symbolAddr(f)} }
 
 // nameNative gives a native frame a name and a line, as far as there are symbols.
-func (n naming) nameNative(out *profile.Frame, f nativePlace) {
+func (s Stacks) nameNative(out *profile.Frame, f nativePlace) {
 	if f.module == nil {
 		return
 	}
@@ -31,15 +31,15 @@ func (n naming) nameNative(out *profile.Frame, f nativePlace) {
 	} else if out.Method == "" {
 		out.Nearest = f.module.Nearest(f.at)
 	}
-	if n.lines != nil && !n.lasting {
-		out.Line = n.lines.of(f)
+	if s.lines != nil && !s.lasting {
+		out.Line = s.lines.of(f)
 	}
 }
 
 // NativePlace returns the module of a native frame, and the offset in the module of the instruction whose symbol and
 // line the frame has; nil: the frame is in no module, or no lines are wanted.
-func (p *Process) NativePlace(f *walk.Frame) (*module.Module, uint64) {
-	if p.lines == nil || f.Kind != walk.Native || f.Module == nil {
+func (n *Namer) NativePlace(f *walk.Frame) (*module.Module, uint64) {
+	if n.lines == nil || f.Kind != walk.Native || f.Module == nil {
 		return nil, 0
 	}
 	return f.Module, f.Module.Offset(symbolAddr(f))
@@ -63,23 +63,23 @@ func (l *lines) of(f nativePlace) *profile.SourceLine {
 }
 
 // debugging says where symbols of native modules are looked for.
-func (p *Process) debugging() module.Debugging {
-	d := module.Debugging{Finder: debugFiles{p}, Lines: module.FewLines, Remote: p.Options.Source != nil}
-	if d.Remote || len(p.Options.Symbols) > 0 {
+func (n *Namer) debugging() module.Debugging {
+	d := module.Debugging{Finder: debugFiles{n}, Lines: module.FewLines, Remote: n.options.Source != nil}
+	if d.Remote || len(n.options.Symbols) > 0 {
 		d.Lines = module.AllLines
 	}
 	return d
 }
 
 // debugFiles opens files with symbols.
-type debugFiles struct{ p *Process }
+type debugFiles struct{ of *Namer }
 
 // OpenFile implements module.DebugFinder.
-func (d debugFiles) OpenFile(file string) (target.File, error) { return d.p.from.OpenFile(file) }
+func (d debugFiles) OpenFile(file string) (target.File, error) { return d.of.target.OpenFile(file) }
 
 // OpenOwn implements module.DebugFinder.
 func (d debugFiles) OpenOwn(file string) (out []target.File) {
-	for _, dir := range d.p.Options.Symbols {
+	for _, dir := range d.of.options.Symbols {
 		if f, err := foreign.Open(path.Join(dir, file)); err == nil {
 			out = append(out, f)
 		}

@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"fmt"
@@ -24,57 +24,57 @@ import (
 
 // resumptionFrame describes a method suspended by the runtime itself, with a line. inner is the step that the method
 // awaits; nil: none.
-func (p *Process) resumptionFrame(m *async.Resumption, inner *async.Step) profile.Frame {
-	called := p.stepName(inner)
-	f, code := p.resumedFrame(m)
+func (n *Namer) resumptionFrame(m *async.Resumption, inner *async.Step) profile.Frame {
+	called := n.StepName(inner)
+	f, code := n.ResumedFrame(m)
 	if code != nil {
-		f.Line = p.resumptionLine(&f.of, code, m, f.Module, called)
+		f.Line = n.resumptionLine(&f.Of, code, m, f.Module, called)
 	}
 	return f.Frame
 }
 
-// resumedFrame is resumptionFrame without a line. code is nil if the method is not known.
-func (p *Process) resumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.Code) {
+// ResumedFrame is resumptionFrame without a line. code is nil if the method is not known.
+func (n *Namer) ResumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.Code) {
 	f.Kind, f.IP, f.Display = profile.Async, uint64(m.IP), fmt.Sprintf("[code at %v]", m.IP)
 	f.Short = f.Display
-	if p.Runtime == nil {
-		p.nameResumedAhead(&f.Frame, m.IP)
+	if n.runtime == nil {
+		n.NameResumedAhead(&f.Frame, m.IP)
 		return f, nil
 	}
-	c, err := p.Runtime.Code.Lookup(m.IP)
+	c, err := n.runtime.Code.Lookup(m.IP)
 	if err != nil || c.MethodDesc == 0 {
 		return f, nil
 	}
-	if f.of, _, err = p.nameCode(&f.Frame, &c, m.IP); err != nil { // the frame itself says so
+	if f.Of, _, err = n.nameCode(&f.Frame, &c, m.IP); err != nil { // the frame itself says so
 		return f, nil
 	}
 	if f.Generics == profile.SharedGenerics && m.Context != 0 {
-		p.nameSaved(&f.Frame, &f.of.Method, m.Context, c.Collectible)
+		n.nameSaved(&f.Frame, &f.Of.Method, m.Context, c.Collectible)
 	}
 	return f, &c
 }
 
-// resumedKey is a method of a chain: where the method continues, and its callee.
-type resumedKey struct {
-	ip    arch.Addr
-	state int32
-	inner string
+// ResumedKey is a method of a chain: where the method continues, and its callee.
+type ResumedKey struct {
+	IP    arch.Addr
+	State int32
+	Inner string
 }
 
 // resumptionLine returns the line of the await at which a method of an assembly is suspended; nil: the line is not
 // known.
-func (p *Process) resumptionLine(
-	of *imageMethod, code *codemap.Code, m *async.Resumption, assembly, inner string,
+func (n *Namer) resumptionLine(
+	of *ImageMethod, code *codemap.Code, m *async.Resumption, assembly, inner string,
 ) *profile.SourceLine {
-	if p.lines == nil || p.lines.late || !of.hasPlace() {
+	if n.lines == nil || n.lines.late || !of.HasPlace() {
 		return nil
 	}
 	in := of.assembly(code, assembly)
-	a, err := p.lines.finder.Assembly(&in)
+	a, err := n.lines.finder.Assembly(&in)
 	if err != nil {
 		return nil
 	}
-	return oneAwaitLine(a, of.RID, p.awaitILs(&of.Method, code, m, inner))
+	return oneAwaitLine(a, of.RID, n.awaitILs(&of.Method, code, m, inner))
 }
 
 // oneAwaitLine returns the common line of some IL offsets of a method; nil: there are several lines, or none.
@@ -93,31 +93,32 @@ func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.So
 	return out
 }
 
-// awaitILs returns the IL offsets of the possible awaits of a method. inner is the name of the callee whose task the
-// method awaits; "": not known. For code that stays, the offsets are found once.
-func (p *Process) awaitILs(of *method.Method, code *codemap.Code, m *async.Resumption, inner string) []uint32 {
-	key := resumedKey{m.IP, m.State, inner}
-	if il, ok := p.lines.resumed[key]; ok && !code.Collectible {
+// awaitILs is FindAwaitILs. For code that stays, the offsets are found once.
+func (n *Namer) awaitILs(of *method.Method, code *codemap.Code, m *async.Resumption, inner string) []uint32 {
+	key := ResumedKey{m.IP, m.State, inner}
+	if il, ok := n.lines.resumed[key]; ok && !code.Collectible {
 		return il
 	}
-	il, err := p.findAwaitILs(of, code, m, inner)
+	il, err := n.FindAwaitILs(of, code, m, inner)
 	if err == nil && !code.Collectible {
-		if len(p.lines.resumed) >= maxLines {
-			clear(p.lines.resumed)
+		if len(n.lines.resumed) >= maxLines {
+			clear(n.lines.resumed)
 		}
-		p.lines.resumed[key] = il
+		n.lines.resumed[key] = il
 	}
 	return il
 }
 
-func (p *Process) findAwaitILs(
+// FindAwaitILs returns the IL offsets of the possible awaits of a method. inner is the name of the callee whose task
+// the method awaits; "": not known.
+func (n *Namer) FindAwaitILs(
 	of *method.Method, code *codemap.Code, m *async.Resumption, inner string,
 ) ([]uint32, error) {
-	points, err := p.ilMap(code)
+	points, err := n.ilMap(code)
 	if err != nil {
 		return nil, err
 	}
-	awaits, err := p.Runtime.Names.Awaits(of.Module, of.RID)
+	awaits, err := n.runtime.Names.Awaits(of.Module, of.RID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (p *Process) findAwaitILs(
 		}
 		return nil, nil
 	}
-	suspensions, err := p.Runtime.IL.Suspensions(code)
+	suspensions, err := n.runtime.IL.Suspensions(code)
 	if err != nil {
 		return nil, err
 	}
@@ -199,20 +200,24 @@ func (s *resumedAt) candidates(inner string) (out []int) {
 	return out
 }
 
-// stepName returns the name of a step's method, in the form of calls of the method; "": not known.
-func (p *Process) stepName(s *async.Step) string {
+// StepName returns the name of a step's method, in the form of calls of the method; "": not known.
+func (n *Namer) StepName(s *async.Step) string {
 	switch {
 	case s == nil:
 		return ""
 	case s.Resumption != nil:
-		if m, _, ok := p.resumedMethod(s.Resumption); ok {
-			if n, err := p.Runtime.Names.MethodName(m.Module, m.RID); err == nil {
-				return source.LastName(n)
+		if m, _, ok := n.ResumedMethod(s.Resumption); ok {
+			if name, err := n.runtime.Names.MethodName(m.Module, m.RID); err == nil {
+				return source.LastName(name)
 			}
 		}
 		return ""
 	case s.Box != nil:
-		_, full := p.asyncReader().MachineName(s.Box.Machine)
+		_, class := s.Box.Fields()
+		_, full, err := n.engine.Managed.Objects.FullName(class)
+		if err != nil {
+			return ""
+		}
 		return machineMethod(full)
 	}
 	return source.LastName(s.Label)
@@ -230,54 +235,54 @@ func machineMethod(full string) string {
 	return name[strings.LastIndexByte(name, '-')+1:]
 }
 
-// resumedMethod returns the method of a Continuation, and whether its code can be unloaded.
-func (p *Process) resumedMethod(r *async.Resumption) (m method.Method, passing, ok bool) {
-	if p.Runtime == nil {
+// ResumedMethod returns the method of a Continuation, and whether its code can be unloaded.
+func (n *Namer) ResumedMethod(r *async.Resumption) (m method.Method, passing, ok bool) {
+	if n.runtime == nil {
 		return m, false, false
 	}
-	code, err := p.Runtime.Code.Lookup(r.IP)
+	code, err := n.runtime.Code.Lookup(r.IP)
 	if err != nil || code.MethodDesc == 0 {
 		return m, false, false
 	}
-	known, err := p.methodOf(&code)
-	return known.method, code.Collectible, err == nil && known.method.HasMetadata()
+	known, err := n.MethodOf(&code)
+	return known.Method, code.Collectible, err == nil && known.Method.HasMetadata()
 }
 
 // awaitHelpers begin the names of the runtime's own methods that suspend others. These methods do not await.
 const awaitHelpers = "System.Runtime.CompilerServices.AsyncHelpers."
 
-// programSteps are the steps of a chain without the runtime's own steps: without helpers, and without the callers of
+// ProgramSteps are the steps of a chain without the runtime's own steps: without helpers, and without the callers of
 // methods compiled to a state machine. A caller only returns the method's task, and the method has its own box.
-func (p *Process) programSteps(steps []async.Step) []async.Step {
+func (n *Namer) ProgramSteps(steps []async.Step) []async.Step {
 	return slices.DeleteFunc(steps, func(s async.Step) bool {
 		if s.Resumption == nil {
 			return false
 		}
-		if p.Runtime == nil {
-			f, _ := p.resumedFrame(s.Resumption)
+		if n.runtime == nil {
+			f, _ := n.ResumedFrame(s.Resumption)
 			return f.Module == coreLib && strings.HasPrefix(f.Method, awaitHelpers)
 		}
-		m, passing, ok := p.resumedMethod(s.Resumption)
+		m, passing, ok := n.ResumedMethod(s.Resumption)
 		if !ok {
 			return false
 		}
-		if has, err := p.Runtime.Names.HasStateMachine(m.Module, m.RID); err == nil && has {
+		if has, err := n.runtime.Names.HasStateMachine(m.Module, m.RID); err == nil && has {
 			return true
 		}
-		n, err := p.Runtime.Names.Method(&m, passing)
-		return err == nil && n.Assembly == coreLib && strings.HasPrefix(n.Exact, awaitHelpers)
+		named, err := n.runtime.Names.Method(&m, passing)
+		return err == nil && named.Assembly == coreLib && strings.HasPrefix(named.Exact, awaitHelpers)
 	})
 }
 
 // resumedPlace is AwaitPlace of a method that the runtime itself has suspended.
-func (p *Process) resumedPlace(m *async.Resumption, inner *async.Step) (out Place, ok bool) {
-	called := p.stepName(inner)
-	f, code := p.resumedFrame(m)
-	if code == nil || !f.of.hasPlace() {
+func (n *Namer) resumedPlace(m *async.Resumption, inner *async.Step) (out Place, ok bool) {
+	called := n.StepName(inner)
+	f, code := n.ResumedFrame(m)
+	if code == nil || !f.Of.HasPlace() {
 		return out, false
 	}
-	out = Place{Module: f.of.assembly(code, f.Module), Method: f.of.RID, IL: -1}
-	if il := p.awaitILs(&f.of.Method, code, m, called); len(il) == 1 && il[0] < math.MaxInt32 {
+	out = Place{Module: f.Of.assembly(code, f.Module), Method: f.Of.RID, IL: -1}
+	if il := n.awaitILs(&f.Of.Method, code, m, called); len(il) == 1 && il[0] < math.MaxInt32 {
 		out.IL, out.Next = int32(il[0]), int32(il[0])+1
 	}
 	return out, true

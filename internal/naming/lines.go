@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"io/fs"
@@ -8,7 +8,6 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/method"
-	"clrsnap/internal/locate"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
@@ -18,15 +17,17 @@ import (
 // sourceFiles are the target's files and symbols, for package source.
 type sourceFiles struct {
 	target.Memory
-	p *Process
+	of *Namer
 }
 
-func (s sourceFiles) OpenFile(path string) (target.File, error) { return s.p.from.OpenFile(path) }
+func (s sourceFiles) OpenFile(path string) (target.File, error) { return s.of.target.OpenFile(path) }
 
-func (s sourceFiles) File(m *source.Module) (string, bool) { return s.p.imageFile(m.Assembly, m.Image) }
+func (s sourceFiles) File(m *source.Module) (string, bool) {
+	return s.of.imageFile(m.Assembly, m.Image)
+}
 
 func (s sourceFiles) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
-	at, size, err := s.p.Runtime.Names.SymbolStream(module)
+	at, size, err := s.of.runtime.Names.SymbolStream(module)
 	if err != nil {
 		return 0, 0
 	}
@@ -34,19 +35,20 @@ func (s sourceFiles) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
 }
 
 func (s sourceFiles) Unproved(module arch.Addr) bool {
-	a, err := s.p.Runtime.Names.Assembly(module)
+	a, err := s.of.runtime.Names.Assembly(module)
 	return err == nil && a.Unproved
 }
 
 func (s sourceFiles) Bundle() (target.File, string, error) {
-	if s.p.Found == nil || s.p.Found.Shape != locate.SingleFile {
+	in := s.of.singleFile()
+	if in == nil {
 		return nil, "", fs.ErrNotExist
 	}
-	m := s.p.Engine.Maps.Find(s.p.Found.Module.Start)
+	m := s.of.engine.Maps.Find(in.Start)
 	if m == nil || !m.IsFile() {
 		return nil, "", fs.ErrNotExist
 	}
-	f, err := s.p.from.OpenMapping(m)
+	f, err := s.of.target.OpenMapping(m)
 	return f, m.Path, err
 }
 
@@ -57,16 +59,16 @@ type lines struct {
 	native map[nativePlace]*profile.SourceLine // ip is 0
 	late   bool                                // frames get no lines now: see Place
 	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
-	awaits map[awaitKey]*profile.SourceLine
+	awaits map[AwaitKey]*profile.SourceLine
 	// the IL offsets of the awaits at which a method may be suspended; the runtime itself has suspended the method
-	resumed map[resumedKey][]uint32
+	resumed map[ResumedKey][]uint32
 }
 
 func newLines(f *source.Finder) *lines {
 	return &lines{
 		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
-		maps: map[arch.Addr]ilmap.Map{}, awaits: map[awaitKey]*profile.SourceLine{},
-		resumed: map[resumedKey][]uint32{},
+		maps: map[arch.Addr]ilmap.Map{}, awaits: map[AwaitKey]*profile.SourceLine{},
+		resumed: map[ResumedKey][]uint32{},
 	}
 }
 
@@ -78,45 +80,45 @@ const maxMaps = 1 << 8
 
 // line returns the source line of a place in code of a method, in an assembly; nil: there is no line. above is the
 // method of the frame above.
-func (n naming) line(m *imageMethod, code *codemap.Code, at walk.Place, assembly, above string) *profile.SourceLine {
-	if n.lines == nil || n.lines.late || !m.hasPlace() {
+func (s Stacks) line(m *ImageMethod, code *codemap.Code, at walk.Place, assembly, above string) *profile.SourceLine {
+	if s.lines == nil || s.lines.late || !m.HasPlace() {
 		return nil
 	}
-	if s, ok := n.lines.known[at]; ok && !code.Collectible {
-		return s
+	if known, ok := s.lines.known[at]; ok && !code.Collectible {
+		return known
 	}
 	in := m.assembly(code, assembly)
-	a, err := n.lines.finder.Assembly(&in)
-	wanted := err != nil && a != nil && a.Wanted() && n.late != nil
+	a, err := s.lines.finder.Assembly(&in)
+	wanted := err != nil && a != nil && a.Wanted() && s.late != nil
 	if err != nil && !wanted {
 		return nil
 	}
-	il, next, exact, ok := n.ilOffset(code, at)
+	il, next, exact, ok := s.ILOffset(code, at)
 	if !ok {
 		return nil
 	}
-	var s *profile.SourceLine
+	var out *profile.SourceLine
 	place := lateLine{
 		assembly: a, code: *code, at: at, method: m.Method, above: above, il: il, next: next, exact: exact,
 	}
 	if wanted {
-		if s = n.late.add(place); s == nil {
+		if out = s.late.add(place); out == nil {
 			return nil
 		}
 	} else {
-		l, err := n.lineIn(&place)
+		l, err := s.lineIn(&place)
 		if err != nil {
 			return nil
 		}
-		s = sourceLine(&l, !exact)
+		out = sourceLine(&l, !exact)
 	}
 	if !code.Collectible {
-		if len(n.lines.known) >= maxLines {
-			clear(n.lines.known)
+		if len(s.lines.known) >= maxLines {
+			clear(s.lines.known)
 		}
-		n.lines.known[at] = s
+		s.lines.known[at] = out
 	}
-	return s
+	return out
 }
 
 // sourceLine converts a line for a frame.
@@ -127,27 +129,27 @@ func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
 }
 
 // lineIn returns the line of a place.
-func (p *Process) lineIn(l *lateLine) (source.Line, error) {
+func (n *Namer) lineIn(l *lateLine) (source.Line, error) {
 	m, callee := &l.method, source.LastName(l.above)
 	if l.at.Exact || callee == "" {
 		return l.assembly.LineIn(m.RID, l.il, l.next)
 	}
-	sites, err := p.sites(m)
+	sites, err := n.sites(m)
 	if err != nil { // for example for IL that a profiler has replaced
 		line, err := l.assembly.LineIn(m.RID, l.il, l.next)
 		line.Approximate = true
 		return line, err
 	}
 	// Tier-0 code can be optimised: code with a loop is optimised if the runtime has no OSR.
-	tier, _ := p.Runtime.Methods.Tier(m, &l.code)
+	tier, _ := n.runtime.Methods.Tier(m, &l.code)
 	call := source.Call{IL: l.il, Next: l.next, Callee: callee, Optimized: tier != method.TierMinOpts, Sites: sites}
 	return l.assembly.LineOfCall(m.RID, &call)
 }
 
-// ilOffset returns the IL offset of a place in code, and the next IL offset with code of its own. A return address
+// ILOffset returns the IL offset of a place in code, and the next IL offset with code of its own. A return address
 // counts as the call before it.
-func (p *Process) ilOffset(code *codemap.Code, at walk.Place) (il, next uint32, exact, ok bool) {
-	m, err := p.ilMap(code)
+func (n *Namer) ILOffset(code *codemap.Code, at walk.Place) (il, next uint32, exact, ok bool) {
+	m, err := n.ilMap(code)
 	if err != nil || len(m) == 0 {
 		return 0, 0, false, false
 	}
@@ -161,19 +163,19 @@ func (p *Process) ilOffset(code *codemap.Code, at walk.Place) (il, next uint32, 
 
 // ilMap returns the IL map of code. The latest maps are kept, because several places in a method often follow each
 // other.
-func (p *Process) ilMap(c *codemap.Code) (ilmap.Map, error) {
-	if p.lines == nil || c.Collectible {
-		return p.Runtime.IL.Of(c)
+func (n *Namer) ilMap(c *codemap.Code) (ilmap.Map, error) {
+	if n.lines == nil || c.Collectible {
+		return n.runtime.IL.Of(c)
 	}
-	if m, ok := p.lines.maps[c.MethodStart]; ok {
+	if m, ok := n.lines.maps[c.MethodStart]; ok {
 		return m, nil
 	}
-	m, err := p.Runtime.IL.Of(c)
+	m, err := n.runtime.IL.Of(c)
 	if err == nil {
-		if len(p.lines.maps) >= maxMaps {
-			clear(p.lines.maps)
+		if len(n.lines.maps) >= maxMaps {
+			clear(n.lines.maps)
 		}
-		p.lines.maps[c.MethodStart] = m
+		n.lines.maps[c.MethodStart] = m
 	}
 	return m, err
 }
@@ -188,37 +190,37 @@ type Place struct {
 }
 
 // LinesLater says that frames get no lines from now on. It returns the finder of lines; nil: no lines are wanted.
-func (p *Process) LinesLater() *source.Finder {
-	if p.lines == nil {
+func (n *Namer) LinesLater() *source.Finder {
+	if n.lines == nil {
 		return nil
 	}
-	p.lines.late = true
-	return p.lines.finder
+	n.lines.late = true
+	return n.lines.finder
 }
 
-// Place returns the place of a frame with the name n; false: the method has no place, or no lines are wanted.
-func (p *Process) Place(f *walk.Frame, n *NamedFrame) (Place, bool) {
-	if p.lines == nil || f.Kind != walk.Managed || !n.of.hasPlace() {
+// Place returns the place of a named frame; false: the method has no place, or no lines are wanted.
+func (n *Namer) Place(f *walk.Frame, named *NamedFrame) (Place, bool) {
+	if n.lines == nil || f.Kind != walk.Managed || !named.Of.HasPlace() {
 		return Place{}, false
 	}
-	out := Place{Module: n.of.assembly(f.Code, n.Module), Method: n.of.RID, IL: -1}
-	if il, next, exact, ok := p.ilOffset(f.Code, f.Place()); ok && il < math.MaxInt32 {
+	out := Place{Module: named.Of.assembly(f.Code, named.Module), Method: named.Of.RID, IL: -1}
+	if il, next, exact, ok := n.ILOffset(f.Code, f.Place()); ok && il < math.MaxInt32 {
 		out.IL, out.Next, out.Nearest = int32(il), int32(min(next, math.MaxInt32)), !exact
 	}
 	return out, true
 }
 
 // Sites returns the known call sites of a frame's method.
-func (p *Process) Sites(n *NamedFrame) []source.Site {
-	sites, err := p.sites(&n.of.Method)
+func (n *Namer) Sites(named *NamedFrame) []source.Site {
+	sites, err := n.sites(&named.Of.Method)
 	if err != nil {
 		return nil
 	}
 	return sites
 }
 
-func (p *Process) sites(m *method.Method) ([]source.Site, error) {
-	named, err := p.Runtime.Names.Sites(m)
+func (n *Namer) sites(m *method.Method) ([]source.Site, error) {
+	named, err := n.runtime.Names.Sites(m)
 	if err != nil {
 		return nil, err
 	}
@@ -231,10 +233,10 @@ func (p *Process) sites(m *method.Method) ([]source.Site, error) {
 
 // Assembly returns the assembly of a managed frame's method; false: the method has no assembly. f is the walked frame.
 func (n *NamedFrame) Assembly(f *walk.Frame) (source.Module, bool) {
-	return n.of.assembly(f.Code, n.Module), n.of.hasPlace()
+	return n.Of.assembly(f.Code, n.Module), n.Of.HasPlace()
 }
 
 // assembly is the method's assembly, which has a name. The method has some code.
-func (m *imageMethod) assembly(c *codemap.Code, name string) source.Module {
-	return source.Module{Assembly: name, Address: m.Module, Image: m.image, Passing: c.Collectible}
+func (m *ImageMethod) assembly(c *codemap.Code, name string) source.Module {
+	return source.Module{Assembly: name, Address: m.Module, Image: m.Image, Passing: c.Collectible}
 }

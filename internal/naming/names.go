@@ -1,0 +1,306 @@
+package naming
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Tier says how code was compiled; "" for unmanaged code.
+func (n *Namer) Tier(c *codemap.Code) (string, error) {
+	if c == nil || c.MethodDesc == 0 {
+		return "", nil
+	}
+	m, err := n.runtime.Methods.Read(c.MethodDesc)
+	if err != nil {
+		return "", err
+	}
+	t, err := n.runtime.Methods.Tier(&m, c)
+	return string(t), err
+}
+
+// NamedFrame is a walked frame with its name.
+type NamedFrame struct {
+	profile.Frame
+	Of      ImageMethod // the zero value for native frames
+	Later   *Generic    // how the name can be completed later; nil: the name is complete
+	Passing bool        // the name is not kept: the types in the name can be unloaded
+}
+
+// ImageMethod is a method, and the image of the method's assembly.
+type ImageMethod struct {
+	method.Method
+	Image arch.Addr // 0: the method could not be named
+}
+
+// HasPlace reports whether places in the code of a method are places in the IL of an assembly.
+func (m *ImageMethod) HasPlace() bool { return m.Image != 0 && m.HasMetadata() }
+
+// Frame names a walked frame. above is the method of the frame above; "": the frame above is not managed, or there is
+// no frame above. With an error the frame has a placeholder in place of its name.
+func (n *Namer) Frame(f *walk.Frame, above string) (NamedFrame, error) {
+	return n.Stacks().Frame(f, above)
+}
+
+// LastingFrame is Frame for names that are kept. An instantiation of shared generic code is named only if the frame's
+// Context tells the instantiation, and the instantiation cannot be unloaded. Native frames have no lines: the first
+// line of a library takes long to read.
+func (n *Namer) LastingFrame(f *walk.Frame) (NamedFrame, error) {
+	how := Stacks{Namer: n, lasting: true}
+	if n.options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
+		how.generics = lastingInstance
+	}
+	return how.Frame(f, "")
+}
+
+// Stacks names the frames of stacks, all in one way.
+type Stacks struct {
+	*Namer
+	generics instances
+	lasting  bool  // names are kept
+	late     *late // notes what lacks symbols, to be fetched later; nil: nothing is fetched
+}
+
+// Stacks returns how the frames of a snapshot's stacks are named.
+func (n *Namer) Stacks() Stacks {
+	s := Stacks{Namer: n}
+	if n.options.ExactGenerics {
+		s.generics = anyInstance
+	}
+	return s
+}
+
+// instances says which instantiations of shared generic code are named.
+type instances uint8
+
+const (
+	noInstance instances = iota
+	lastingInstance
+	anyInstance
+)
+
+// Frame is Namer.Frame.
+func (s Stacks) Frame(f *walk.Frame, above string) (out NamedFrame, err error) {
+	switch f.Kind {
+	case walk.Managed:
+		return s.managedFrame(f, above)
+	case walk.Stub:
+		out.Frame = s.stubFrame(f)
+		return out, nil
+	}
+	out.Frame = s.bare(f, profile.Native)
+	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
+	if s.nameAhead(&out.Frame, f) {
+		return out, nil
+	}
+	s.nameNative(&out.Frame, placeOf(f))
+	if s.late != nil && (out.Method == "" || s.lines != nil && out.Line == nil) && f.Module.Wanted() {
+		s.late.addNative(f)
+	}
+	return out, nil
+}
+
+func (s Stacks) managedFrame(f *walk.Frame, above string) (out NamedFrame, err error) {
+	out.Frame = s.bare(f, profile.Managed)
+	if out.Of, err = s.methodFrame(&out.Frame, f.Code, f.IP(), f.Place(), above); err != nil {
+		return out, err
+	}
+	if out.Generics == profile.SharedGenerics && s.generics != noInstance {
+		s.nameInstance(&out, f)
+	}
+	if s.engine.Walker.Filter(f) {
+		out.Display += " [filter]"
+		out.Short += " [filter]"
+	}
+	if out.Tier == string(method.TierILStub) && out.Method == name.PInvokeStub {
+		if call, ok := s.callee(f); ok {
+			out.Display = call.Display()
+			out.Short = out.Display
+		}
+	}
+	return out, nil
+}
+
+// nameInstance names the instantiation that a frame of shared code runs, if it is known now, and not only later.
+func (s Stacks) nameInstance(out *NamedFrame, f *walk.Frame) {
+	exact, later, ok := s.instance(f, &out.Of.Method)
+	if s.generics == lastingInstance && (later != nil || exact.Passing) {
+		return
+	}
+	out.Later, out.Passing = later, exact.Passing
+	if ok {
+		exact.Rename(&out.Frame)
+	}
+}
+
+// methodFrame names the method whose code is at ip. The place at is the method's, and above the method of the frame
+// above. With an error, out has a placeholder in place of the name, or no tier.
+func (s Stacks) methodFrame(
+	out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place, above string,
+) (ImageMethod, error) {
+	m, tierErr, err := s.nameCode(out, code, ip)
+	if err != nil {
+		return m, err
+	}
+	out.Line = s.line(&m, code, at, out.Module, above)
+	return m, tierErr
+}
+
+// nameCode is methodFrame without a line. tierErr is why the tier is not known.
+func (n *Namer) nameCode(out *profile.Frame, code *codemap.Code, ip arch.Addr) (m ImageMethod, tierErr, err error) {
+	out.FunctionID = uint64(code.MethodDesc)
+	out.Offset = uint64(ip - code.MethodStart)
+	known, err := n.MethodOf(code)
+	if m.Method = known.Method; err == nil {
+		m.Image, err = n.nameMethod(out, &m.Method, code.Collectible)
+	}
+	if err != nil {
+		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
+		out.Short = out.Display
+		return m, nil, err
+	}
+	if known.tierErr != nil {
+		return m, known.tierErr, nil
+	}
+	if out.Tier = string(known.tier); known.tier == method.TierUnknown {
+		out.Tier = "JIT"
+	}
+	return m, nil, nil
+}
+
+// codeKey is code of a method. A method can have been compiled more than once.
+type codeKey struct{ method, start arch.Addr }
+
+// MethodOfCode is the method of some code, and how the code was compiled.
+type MethodOfCode struct {
+	Method  method.Method
+	tier    method.Tier
+	tierErr error // why tier is not known
+}
+
+type methodsOfCode map[codeKey]MethodOfCode
+
+// maxMethods bounds Namer.methods: 150 bytes each, more or less.
+const maxMethods = 1 << 15
+
+// MethodOf returns the method of code. For code that stays, the method is read once.
+func (n *Namer) MethodOf(code *codemap.Code) (m MethodOfCode, err error) {
+	key := codeKey{code.MethodDesc, code.MethodStart}
+	if m, ok := n.methods[key]; ok && !code.Collectible {
+		return m, nil
+	}
+	if m.Method, err = n.runtime.Methods.Read(code.MethodDesc); err != nil {
+		return m, err
+	}
+	m.tier, m.tierErr = n.runtime.Methods.Tier(&m.Method, code)
+	if m.tierErr == nil && m.tier != method.TierUnknown && !code.Collectible {
+		if n.methods == nil || len(n.methods) >= maxMethods {
+			n.methods = methodsOfCode{}
+		}
+		n.methods[key] = m
+	}
+	return m, nil
+}
+
+// nameMethod names a method, and returns the image of the method's assembly.
+func (n *Namer) nameMethod(out *profile.Frame, m *method.Method, volatile bool) (image arch.Addr, err error) {
+	named, err := n.runtime.Names.Method(m, volatile)
+	if err != nil {
+		return 0, err
+	}
+	setName(out, &named)
+	out.Owner, out.Unproved = n.Owner(named.Assembly, named.Image), named.Unproved
+	if named.Shared {
+		out.Generics = profile.SharedGenerics
+	}
+	return named.Image, nil
+}
+
+// setName gives a frame the name of a method.
+func setName(out *profile.Frame, m *name.Method) {
+	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
+}
+
+// callee names the P/Invoke that a managed frame is in.
+func (n *Namer) callee(f *walk.Frame) (call name.PInvoke, ok bool) {
+	desc := f.Callee()
+	if desc == 0 {
+		return call, false
+	}
+	return n.runtime.Names.PInvoke(desc)
+}
+
+// NameCallee names a frame without a symbol by the P/Invoke of its caller, a managed frame. NameCallee returns false
+// if nothing is changed: the frame must be of the function to which the runtime has linked the P/Invoke.
+func (n *Namer) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
+	if frame.Kind != profile.Native || frame.Method != "" || frame.Tier != "" {
+		return false
+	}
+	call, ok := n.callee(caller)
+	m := n.engine.Modules.Find(arch.Addr(frame.IP))
+	if !ok || m == nil || call.Target == 0 {
+		return false
+	}
+	start, ok := m.Function(arch.Addr(frame.IP) - 1) // the call can be its last instruction
+	if !ok || start != call.Target {
+		return false
+	}
+	frame.Method, frame.Display, frame.Short, frame.Nearest = call.Name, call.Name, call.Name, ""
+	frame.Offset = frame.IP - uint64(start)
+	return true
+}
+
+// stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts as native.
+func (n *Namer) stubFrame(f *walk.Frame) profile.Frame {
+	out := n.bare(f, profile.Native)
+	out.Display = "[stub]"
+	if f.Code == nil || f.Code.Kind == codemap.None {
+		out.Display = "[runtime helper]"
+	} else if f.Code.MethodStart != 0 {
+		out.Offset = uint64(f.IP() - f.Code.MethodStart)
+	}
+	out.Short, out.Tier = out.Display, "stub"
+	return out
+}
+
+func (n *Namer) bare(f *walk.Frame, kind profile.Kind) profile.Frame {
+	return profile.Frame{Kind: kind, IP: uint64(f.IP()), SP: f.Context.Regs[n.engine.Arch.SP]}
+}
+
+// symbolAddr is the address whose symbol a native frame shows. For a return address it is one byte less: a call can
+// be the last instruction of a function.
+func symbolAddr(f *walk.Frame) arch.Addr {
+	if f.Exact {
+		return f.IP()
+	}
+	return f.IP() - 1
+}
+
+// NativeFrame is one unmanaged frame.
+type NativeFrame struct {
+	IP, SP uint64
+	Module string // path, as the target sees it; empty for code outside any module
+	Symbol string // demangled; empty where there is none
+	Offset uint64 // of IP from the symbol, else from the module
+}
+
+// NativeFrame describes an unmanaged frame.
+func (n *Namer) NativeFrame(f *walk.Frame) NativeFrame {
+	out := NativeFrame{IP: uint64(f.IP()), SP: f.Context.Regs[n.engine.Arch.SP]}
+	if f.Module == nil {
+		return out
+	}
+	out.Module = f.Module.Path
+	at := symbolAddr(f)
+	if sym, off, ok := f.Module.Symbol(at); ok {
+		out.Symbol, out.Offset = sym.Name, off+uint64(f.IP()-at)
+		return out
+	}
+	out.Offset = f.Module.Offset(f.IP())
+	return out
+}
