@@ -6,31 +6,11 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/module"
-	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
 // tierAhead is the Tier of the methods of a native AOT program.
 const tierAhead = "native AOT"
-
-// nameAhead turns a frame walked as a native frame into the frame of a method compiled ahead of
-// time. False: the function is no method, or has no name.
-func (s Stacks) nameAhead(out *profile.Frame, f *walk.Frame) bool {
-	if s.engine.Ahead == nil || f.Module == nil || f.Module != s.found.Module {
-		return false
-	}
-	at := placeOf(f)
-	m, start, ok := s.methodAhead(f.Module, at.at)
-	if !ok {
-		return false
-	}
-	out.Kind, out.Tier, out.Offset = profile.Managed, tierAhead, uint64(f.IP()-start)
-	setName(out, &m)
-	if s.lines != nil && !s.lasting {
-		out.Line = s.lineAhead(at, start)
-	}
-	return true
-}
 
 // lineAhead returns the line of an instruction of a method, by the symbols or by the lines in the program itself; nil:
 // not known. start is the start of the method's code.

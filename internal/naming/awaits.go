@@ -3,7 +3,6 @@ package naming
 import (
 	"strings"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/source"
 	"clrsnap/profile"
@@ -64,13 +63,6 @@ func (n *Namer) awaitLine(b *async.Box) *profile.SourceLine {
 		n.lines.awaits[key] = l
 	}
 	return l
-}
-
-// AwaitKey is an await of a method.
-type AwaitKey struct {
-	Module arch.Addr
-	Method uint32
-	State  int32
 }
 
 func (n *Namer) findAwaitLine(b *async.Box) *profile.SourceLine {

@@ -20,13 +20,6 @@ type Generic struct {
 	volatile bool // the code can be unloaded
 }
 
-// A held context identifies the instantiation of a frame. slot is the place of the context.
-type held struct {
-	kind  gcinfo.Context
-	value arch.Addr
-	slot  arch.Addr // on the stack; 0: the context is in a register
-}
-
 // ExactName is the name of an instantiation.
 type ExactName struct {
 	name.Method
@@ -115,11 +108,6 @@ func (n *Namer) contextSlot(f *walk.Frame) (place generics.Place, slot arch.Addr
 		base, ok = register(f, place.Register)
 	}
 	return place, base + arch.Addr(int64(place.Offset)), ok
-}
-
-func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
-	v, ok := f.Context.Reg(r)
-	return arch.Addr(v), ok
 }
 
 // instanceOf names the instantiation that belongs to an object of a target that does not change.

@@ -8,6 +8,13 @@ import (
 	"clrsnap/internal/walk"
 )
 
+// A held context identifies the instantiation of a frame. slot is the place of the context.
+type held struct {
+	kind  gcinfo.Context
+	value arch.Addr
+	slot  arch.Addr // on the stack; 0: the context is in a register
+}
+
 // variable returns the context of a frame that keeps no context, but still has the context as an
 // argument: the frame's object, or the hidden argument of the frame's method m. The debug info has
 // the location, and the range of code in which the location is valid.
@@ -109,4 +116,9 @@ func ValueAt(f *walk.Frame, at *ilmap.Variable) (value, slot arch.Addr, ok bool)
 		v = arch.Addr(word)
 	}
 	return v, slot, ok && v != 0
+}
+
+func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
+	v, ok := f.Context.Reg(r)
+	return arch.Addr(v), ok
 }

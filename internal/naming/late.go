@@ -6,10 +6,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/codemap"
-	"clrsnap/internal/clr/method"
 	"clrsnap/internal/module"
-	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -19,18 +16,6 @@ import (
 type late struct {
 	lines  []lateLine
 	native map[walk.Place]nativePlace
-}
-
-// lateLine is a place in managed code, and the line of frames there. The line is still empty.
-type lateLine struct {
-	line     *profile.SourceLine
-	assembly *source.Assembly
-	code     codemap.Code
-	at       walk.Place
-	method   method.Method
-	above    string // the method of the frame above
-	il, next uint32
-	exact    bool
 }
 
 // BeginLate begins to note missing symbols, if there is a source to fetch symbols from.

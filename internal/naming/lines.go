@@ -64,6 +64,20 @@ type lines struct {
 	resumed map[ResumedKey][]uint32
 }
 
+// AwaitKey is an await of a method.
+type AwaitKey struct {
+	Module arch.Addr
+	Method uint32
+	State  int32
+}
+
+// ResumedKey is a method of a chain: where the method continues, and its callee.
+type ResumedKey struct {
+	IP    arch.Addr
+	State int32
+	Inner string
+}
+
 func newLines(f *source.Finder) *lines {
 	return &lines{
 		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
@@ -78,47 +92,21 @@ const maxLines = 1 << 16
 // maxMaps bounds the remembered IL maps: some kilobytes each.
 const maxMaps = 1 << 8
 
-// line returns the source line of a place in code of a method, in an assembly; nil: there is no line. above is the
-// method of the frame above.
-func (s Stacks) line(m *ImageMethod, code *codemap.Code, at walk.Place, assembly, above string) *profile.SourceLine {
-	if s.lines == nil || s.lines.late || !m.HasPlace() {
-		return nil
+// of returns the line of a native frame; nil: there is none.
+func (l *lines) of(f nativePlace) *profile.SourceLine {
+	key := nativePlace{module: f.module, at: f.at}
+	if line, ok := l.native[key]; ok {
+		return line
 	}
-	if known, ok := s.lines.known[at]; ok && !code.Collectible {
-		return known
+	var line *profile.SourceLine
+	if at, err := f.module.Line(f.at); err == nil {
+		line = &profile.SourceLine{File: at.File, Line: at.Line, Column: at.Column}
 	}
-	in := m.assembly(code, assembly)
-	a, err := s.lines.finder.Assembly(&in)
-	wanted := err != nil && a != nil && a.Wanted() && s.late != nil
-	if err != nil && !wanted {
-		return nil
+	if len(l.native) >= maxLines {
+		clear(l.native)
 	}
-	il, next, exact, ok := s.ILOffset(code, at)
-	if !ok {
-		return nil
-	}
-	var out *profile.SourceLine
-	place := lateLine{
-		assembly: a, code: *code, at: at, method: m.Method, above: above, il: il, next: next, exact: exact,
-	}
-	if wanted {
-		if out = s.late.add(place); out == nil {
-			return nil
-		}
-	} else {
-		l, err := s.lineIn(&place)
-		if err != nil {
-			return nil
-		}
-		out = sourceLine(&l, !exact)
-	}
-	if !code.Collectible {
-		if len(s.lines.known) >= maxLines {
-			clear(s.lines.known)
-		}
-		s.lines.known[at] = out
-	}
-	return out
+	l.native[key] = line
+	return line
 }
 
 // sourceLine converts a line for a frame.
@@ -126,6 +114,18 @@ func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
 	return &profile.SourceLine{
 		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || approximate,
 	}
+}
+
+// lateLine is a place in managed code, and the line of frames there. The line is still empty.
+type lateLine struct {
+	line     *profile.SourceLine
+	assembly *source.Assembly
+	code     codemap.Code
+	at       walk.Place
+	method   method.Method
+	above    string // the method of the frame above
+	il, next uint32
+	exact    bool
 }
 
 // lineIn returns the line of a place.

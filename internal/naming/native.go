@@ -8,7 +8,6 @@ import (
 	"clrsnap/internal/module"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
 )
 
 // nativePlace is the place of a native frame: the instruction pointer, and the address whose symbol and line the
@@ -20,20 +19,37 @@ type nativePlace struct {
 
 func placeOf(f *walk.Frame) nativePlace { return nativePlace{f.Module, f.IP(), symbolAddr(f)} }
 
-// nameNative gives a native frame a name and a line, as far as there are symbols.
-func (s Stacks) nameNative(out *profile.Frame, f nativePlace) {
-	if f.module == nil {
-		return
+// symbolAddr is the address whose symbol a native frame shows. For a return address it is one byte less: a call can
+// be the last instruction of a function.
+func symbolAddr(f *walk.Frame) arch.Addr {
+	if f.Exact {
+		return f.IP()
 	}
-	if sym, offset, ok := f.module.Symbol(f.at); ok {
-		out.Method, out.Display, out.Short, out.Nearest = sym.Name, sym.Name, sym.Short, ""
-		out.Offset = offset + uint64(f.ip-f.at)
-	} else if out.Method == "" {
-		out.Nearest = f.module.Nearest(f.at)
+	return f.IP() - 1
+}
+
+// NativeFrame is one unmanaged frame.
+type NativeFrame struct {
+	IP, SP uint64
+	Module string // path, as the target sees it; empty for code outside any module
+	Symbol string // demangled; empty where there is none
+	Offset uint64 // of IP from the symbol, else from the module
+}
+
+// NativeFrame describes an unmanaged frame.
+func (n *Namer) NativeFrame(f *walk.Frame) NativeFrame {
+	out := NativeFrame{IP: uint64(f.IP()), SP: f.Context.Regs[n.engine.Arch.SP]}
+	if f.Module == nil {
+		return out
 	}
-	if s.lines != nil && !s.lasting {
-		out.Line = s.lines.of(f)
+	out.Module = f.Module.Path
+	at := symbolAddr(f)
+	if sym, off, ok := f.Module.Symbol(at); ok {
+		out.Symbol, out.Offset = sym.Name, off+uint64(f.IP()-at)
+		return out
 	}
+	out.Offset = f.Module.Offset(f.IP())
+	return out
 }
 
 // NativePlace returns the module of a native frame, and the offset in the module of the instruction whose symbol and
@@ -43,23 +59,6 @@ func (n *Namer) NativePlace(f *walk.Frame) (*module.Module, uint64) {
 		return nil, 0
 	}
 	return f.Module, f.Module.Offset(symbolAddr(f))
-}
-
-// of returns the line of a native frame; nil: there is none.
-func (l *lines) of(f nativePlace) *profile.SourceLine {
-	key := nativePlace{module: f.module, at: f.at}
-	if line, ok := l.native[key]; ok {
-		return line
-	}
-	var line *profile.SourceLine
-	if at, err := f.module.Line(f.at); err == nil {
-		line = &profile.SourceLine{File: at.File, Line: at.Line, Column: at.Column}
-	}
-	if len(l.native) >= maxLines {
-		clear(l.native)
-	}
-	l.native[key] = line
-	return line
 }
 
 // debugging says where symbols of native modules are looked for.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/method"
@@ -52,13 +51,6 @@ func (n *Namer) ResumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.C
 		n.nameSaved(&f.Frame, &f.Of.Method, m.Context, c.Collectible)
 	}
 	return f, &c
-}
-
-// ResumedKey is a method of a chain: where the method continues, and its callee.
-type ResumedKey struct {
-	IP    arch.Addr
-	State int32
-	Inner string
 }
 
 // resumptionLine returns the line of the await at which a method of an assembly is suspended; nil: the line is not
