@@ -193,6 +193,9 @@ func (d *dump) spoilt(found *locate.Runtime, err error) error {
 		return lost
 	}
 	if damages := d.Damages(); len(damages) > 0 {
+		if unread, ok := errors.AsType[*target.ReadError](err); ok && d.leftOut(err) {
+			err = fmt.Errorf("the runtime cannot be read without this memory: %w", unread)
+		}
 		return fmt.Errorf("%s: %w: copy or make the dump once more, or see native stacks only with --native",
 			damages[0], err)
 	}
