@@ -104,6 +104,9 @@ func (p *Process) ReadThreadStore() error {
 		return nil
 	}
 	p.Managed.Heap.Refill()
+	if p.waits != nil {
+		p.waits.Refill()
+	}
 	if p.Managed.Objects != nil {
 		p.Managed.Objects.Begin()
 	}

@@ -49,6 +49,14 @@ func (e *Evidence) Begin() {
 // End stops keeping reads.
 func (e *Evidence) End() { e.keeps = false }
 
+// Aside calls read without keeping the reads.
+func (e *Evidence) Aside(read func()) {
+	keeps := e.keeps
+	e.keeps = false
+	read()
+	e.keeps = keeps
+}
+
 // ReadMemory implements Memory.
 func (e *Evidence) ReadMemory(p []byte, addr arch.Addr) error {
 	if err := e.mem.ReadMemory(p, addr); err != nil {

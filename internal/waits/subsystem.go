@@ -171,6 +171,9 @@ func (r *Reader) Over(t *thread.Thread) bool {
 // Kind returns the kind of a thread's wait in the wait subsystem; "": no wait, or unknown. The kind
 // is right only if the thread has not run meanwhile.
 func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {
+	if r.Managed.Locks.Managed() {
+		r.begin()
+	}
 	s, err := r.subsystem(t)
 	switch n := len(s.Objects); {
 	case err != nil || !s.waits:
@@ -182,9 +185,11 @@ func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {
 	case n > 1:
 		return profile.HandleAny
 	}
-	if obj, err := r.joined(&s.Objects[0]); err != nil {
+	obj, err := r.joined(&s.Objects[0])
+	switch {
+	case err != nil || r.unknown || r.Live != nil && !r.unmoved():
 		return ""
-	} else if obj != 0 {
+	case obj != 0:
 		return profile.ThreadJoin
 	}
 	return profile.HandleOne
@@ -277,47 +282,4 @@ func (r *Reader) owned(t *thread.Thread) (out []pal.Object, err error) {
 		}
 	}
 	return out, err
-}
-
-// endEvent is the field of a managed Thread object with the event of the thread's end.
-func (r *Reader) endEvent() string {
-	if r.Managed.Threads.Ahead() {
-		return "_stopped"
-	}
-	return "_joinEvent"
-}
-
-// joined returns the managed Thread object of the thread whose end an event stands for; 0: no
-// living thread.
-func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
-	if o.Kind != pal.ManualResetEvent {
-		return 0, nil
-	}
-	list, err := r.Managed.Threads.List()
-	if err != nil {
-		return 0, err
-	}
-	for i := range list {
-		obj, err := r.managedThread(&list[i])
-		if err != nil || obj == 0 {
-			continue // the thread has just ended
-		}
-		f := r.fields(obj, threadClass)
-		event := f.pointer(r.endEvent())
-		if f.err != nil || event == 0 {
-			continue
-		}
-		f = r.fields(event, waitHandleClass)
-		if f.err != nil {
-			continue
-		}
-		handle, err := r.handleOf(&found{event, f.class})
-		if err != nil || handle == 0 {
-			continue
-		}
-		if at, err := target.NewReader(r.Managed.Seen).Pointer(handle); err == nil && at == o.At {
-			return obj, nil
-		}
-	}
-	return 0, nil
 }

@@ -69,9 +69,11 @@ type Reader struct {
 	searches int       // searches for localAt since the latest LockNumber
 	looked   int       // references examined since the latest readCounts
 	found    candidates
-	searched bool   // isObject has been called
-	unknown  bool   // whether some address has an object is unknown
-	renewed  bool   // not the first reading
+	searched bool // isObject has been called
+	unknown  bool // whether some address has an object is unknown
+	renewed  bool // not the first reading
+	calm     bool // no objects were being moved at the latest begin
+	ends     ends
 	now      []byte // buffer to compare a stack with: see still
 }
 
@@ -141,7 +143,6 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	seen := r.Managed.Seen
 	defer seen.End()
 	for try := 0; ; try++ {
-		settled := r.Live == nil || r.settled()
 		r.begin()
 		r.renewed = try > 0
 		seen.Begin()
@@ -150,7 +151,7 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 		if r.Live == nil {
 			return err == nil
 		}
-		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.unmoved() {
+		if err == nil && r.calm && r.same(s, p) && seen.Stands(r.Live) && r.unmoved() {
 			return true
 		}
 		if try == maxTries || seen.Full() {
@@ -189,6 +190,7 @@ func (r *Reader) copyAgain(s *Subject, p primitive) {
 
 // begin begins a search for objects.
 func (r *Reader) begin() {
+	r.calm = r.Live == nil || r.settled()
 	r.searched, r.unknown = false, false
 	_ = r.Managed.Heap.Begin(r.Live) // without the heap nothing on a stack counts as an object
 }

@@ -399,6 +399,20 @@ func (s *Store) objectAhead(mem *target.Reader, t *Thread) (arch.Addr, error) {
 	return obj, nil
 }
 
+// objectWord is Store.objectWord. A thread gets its first block, and then the object in the block.
+func (a *ahead) objectWord(mem *target.Reader, t *Thread, obj arch.Addr) (at, to arch.Addr, err error) {
+	at = t.Address + arch.Addr(a.l.Limit) - rootsBeforeLimit
+	if root := a.facts[t.Address].root; root != 0 {
+		block, err := mem.Pointer(root)
+		if err != nil || block != 0 {
+			return block + arch.Addr(a.threadAt), obj, err
+		}
+		at = root
+	}
+	to, err = mem.Pointer(at)
+	return at, to, err
+}
+
 // errMoving: the static fields of a thread contradict each other.
 var errMoving = errors.New("the managed objects of the thread are being moved")
 

@@ -196,6 +196,57 @@ func (s *Store) List() ([]Thread, error) {
 	return out, nil
 }
 
+// Rests returns the memory that a list of threads rests on, with the contents that the list was read from: the links,
+// the operating system id of each thread, and the words that lead to the managed Thread objects. objects has the object
+// of each listed thread; 0: none. As long as all contents are the same, and no object is moved, the runtime has the
+// same threads, with the same objects.
+func (s *Store) Rests(list []Thread, objects []arch.Addr) ([]target.Region, error) {
+	store, err := s.mem.Pointer(s.l.Store)
+	if err != nil || store == 0 || len(list) == 0 {
+		return nil, err
+	}
+	first := store + arch.Addr(s.l.First)
+	link, err := s.mem.Pointer(first)
+	if err != nil {
+		return nil, err
+	}
+	before := link - list[0].Address // other contents by now do no harm: the memory differs later, too
+	out := make([]target.Region, 0, 1+3*len(list))
+	buf := make([]byte, 0, (8+4+8)*len(list)+8)
+	add := func(at arch.Addr, word arch.Addr, size int) {
+		from := len(buf)
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(word))[:from+size]
+		out = append(out, target.Region{Base: at, Data: buf[from:len(buf):len(buf)]})
+	}
+	add(first, link, 8)
+	for i := range list {
+		next := arch.Addr(0)
+		if i+1 < len(list) {
+			next = list[i+1].Address + before
+		}
+		add(list[i].Address+arch.Addr(s.l.Link), next, 8)
+		add(list[i].Address+arch.Addr(s.l.OSID), arch.Addr(list[i].OSID), 4)
+		word, to, err := s.objectWord(&list[i], objects[i])
+		if err != nil {
+			return nil, err
+		}
+		add(word, to, 8)
+	}
+	return out, nil
+}
+
+// objectWord returns the address, and the contents, of the word that changes when a thread gets another managed Thread
+// object.
+func (s *Store) objectWord(t *Thread, obj arch.Addr) (at, to arch.Addr, err error) {
+	switch {
+	case s.ahead != nil:
+		return s.ahead.objectWord(s.mem, t, obj)
+	case t.Exposed != 0:
+		return t.Exposed, obj, nil
+	}
+	return t.Address + arch.Addr(s.l.Exposed), 0, nil
+}
+
 // before returns the distance in bytes from a Thread's beginning to the target of a thread list's link: 0, or the
 // offset of the Thread's link. The contract Thread c1 has meant both: docs/design/datacontracts/Thread.md says the
 // link's offset, .NET 11.0 has 0 (vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of managed ids
