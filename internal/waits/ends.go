@@ -19,12 +19,12 @@ import (
 // ends knows the events of the ends of threads, as of the latest search. Nothing here is a fact for long: objects are
 // moved, threads start, and join others.
 type ends struct {
-	epoch  heap.Stamp              // of all addresses; 0: not known
-	of     map[arch.Addr]arch.Addr // by awaited object: the managed Thread object
-	plain  map[arch.Addr]bool      // awaited objects that are the end of no thread, and never will be
-	rests  []target.Region         // the memory that the latest search rests on; nil: not known
-	whole  bool                    // the latest search has read all threads
-	looked int                     // threads that were looked at since the latest Refill
+	epoch  heap.Stamp                   // of all addresses; 0: not known
+	of     map[arch.Addr]*thread.Thread // by awaited object
+	plain  map[arch.Addr]bool           // awaited objects that are the end of no thread, and never will be
+	rests  []target.Region              // the memory that the latest search rests on; nil: not known
+	whole  bool                         // the latest search has read all threads
+	looked int                          // threads that were looked at since the latest Refill
 }
 
 // maxEnds bounds the threads that searches look at between two calls of Refill.
@@ -41,7 +41,7 @@ func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 	}
 	e := &r.ends
 	if now := r.Managed.Heap.Begun(); e.of == nil || now != e.epoch || now == 0 && r.Live != nil {
-		*e = ends{epoch: now, of: map[arch.Addr]arch.Addr{}, plain: map[arch.Addr]bool{}, looked: e.looked}
+		*e = ends{epoch: now, of: map[arch.Addr]*thread.Thread{}, plain: map[arch.Addr]bool{}, looked: e.looked}
 	}
 	if obj, ok := r.joinedBefore(o.At); ok {
 		return obj, nil
@@ -63,7 +63,12 @@ func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 // joinedBefore returns the thread that the latest search has found for an awaited object, if the thread still has the
 // event.
 func (r *Reader) joinedBefore(awaited arch.Addr) (obj arch.Addr, ok bool) {
-	if obj = r.ends.of[awaited]; obj == 0 {
+	t := r.ends.of[awaited]
+	if t == nil {
+		return 0, false
+	}
+	obj, err := r.managedThread(t)
+	if err != nil || obj == 0 {
 		return 0, false
 	}
 	event, _, err := r.endEvent(obj)
@@ -116,7 +121,7 @@ func (r *Reader) search(list []thread.Thread) error {
 		if err == nil && event != 0 {
 			var awaited arch.Addr
 			if awaited, err = r.behind(event); err == nil && awaited != 0 {
-				e.of[awaited] = obj
+				e.of[awaited] = &list[i]
 			}
 		}
 		if err != nil {
