@@ -190,9 +190,9 @@ func (r *Reader) copyAgain(s *Subject, p primitive) {
 
 // begin begins a search for objects.
 func (r *Reader) begin() {
-	r.calm = r.Live == nil || r.settled()
 	r.searched, r.unknown = false, false
 	_ = r.Managed.Heap.Begin(r.Live) // without the heap nothing on a stack counts as an object
+	r.calm = r.Managed.Heap.Calm() || !r.Managed.Heap.Known()
 }
 
 // unmoved reports whether no object can have been moved since begin, as far as the result rests on

@@ -58,6 +58,7 @@ type Reader struct {
 	places   *places              // nil: not read yet
 	strange  error                // why places can never be read
 	now      look
+	again    look // the latest look of Stands or Stamp
 	kept     look // the look of segments and trails
 	segments []Segment
 	lost     error                // why a dump has no segments
@@ -67,6 +68,7 @@ type Reader struct {
 	recent   [recentSizes]mtSize  // the sizes asked for most often
 	chunk    []byte               // the block that a trail has read last
 	still    bool                 // the heap never changes
+	calm     bool                 // no objects were being moved at the latest Begin
 	looks    int                  // calls of Begin
 	left     int64                // bytes that may still be walked in the present look
 	budget   int64                // bytes that may still be walked in the present snapshot

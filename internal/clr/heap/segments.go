@@ -12,17 +12,19 @@ import (
 
 // look is the collector's state at one time.
 type look struct {
-	heaps []oneHeap // tables of generations, segments that are being allocated from, and the end of allocation
-	stamp []byte    // all words that a collection changes: see places.look
+	heaps  []oneHeap // tables of generations, segments that are being allocated from, and the end of allocation
+	stamp  []byte    // all words that a collection changes: see places.look
+	moving bool      // objects were being moved, or that is not known: see Moving
+	pieces pieces
 }
 
 // Begin begins a look at the present heap. If there has been no collection since the last look, its segments and
 // trails stay. A nil memory stands for the memory of New, a dump, and never changes.
 func (r *Reader) Begin(now target.Memory) error {
 	r.looks++
-	r.left, r.still = maxLook, now == nil
+	r.left, r.still, r.calm = maxLook, now == nil, false
 	if now != nil {
-		return r.begin(target.NewReader(now))
+		return r.begin(now)
 	}
 	if r.segments == nil && r.lost == nil {
 		r.lost = r.begin(r.mem)
@@ -30,11 +32,12 @@ func (r *Reader) Begin(now target.Memory) error {
 	return r.lost
 }
 
-func (r *Reader) begin(mem *target.Reader) error {
+func (r *Reader) begin(mem target.Memory) error {
 	if err := r.look(mem, &r.now); err != nil {
 		r.drop()
 		return err
 	}
+	r.calm = !r.now.moving
 	if !bytes.Equal(r.now.stamp, r.kept.stamp) || r.segments == nil {
 		r.drop()
 	}
@@ -56,13 +59,17 @@ const listPages = 64
 // Stands reports whether there has been no collection since Begin, and none is running: every object found since
 // Begin is still an object at the same address. A nil memory is as in Begin.
 func (r *Reader) Stands(now target.Memory) bool {
-	if now == nil {
-		return true
-	}
-	var l look
-	return r.Settled(now) && r.segments != nil && r.look(target.NewReader(now), &l) == nil &&
-		bytes.Equal(l.stamp, r.kept.stamp)
+	return now == nil || r.segments != nil && r.stamped(now) && bytes.Equal(r.again.stamp, r.kept.stamp)
 }
+
+// stamped reads a stamp into r.again; false: the stamp is not known, or objects are being moved.
+func (r *Reader) stamped(now target.Memory) bool {
+	return r.look(now, &r.again) == nil && !r.again.moving
+}
+
+// Calm reports whether no objects were being moved when the latest Begin began. If Moving is not known, Calm returns
+// false.
+func (r *Reader) Calm() bool { return r.still || r.calm }
 
 // Refill begins a snapshot, with the full budget of bytes to walk.
 func (r *Reader) Refill() { r.budget = maxBudget }
@@ -116,7 +123,7 @@ func (r *Reader) grow() bool {
 	return true
 }
 
-func (r *Reader) look(mem *target.Reader, out *look) error {
+func (r *Reader) look(mem target.Memory, out *look) error {
 	t, err := r.described()
 	if err != nil {
 		return err
@@ -131,46 +138,46 @@ const stamped = 3
 // look reads the heaps and a stamp of the heaps. The stamp has the collector's record of each generation, byte for
 // byte: segments, free bytes, bytes given to objects. A collection that moves anything changes the record; allocation
 // hardly does. While a background collection turns dead objects of the oldest generation into free space, and moves
-// nothing, the stamp leaves out the oldest generation.
-func (t *places) look(mem *target.Reader, out *look) error {
+// nothing, the stamp leaves out the oldest generation. Whether objects are being moved is read before the stamp.
+func (t *places) look(mem target.Memory, out *look) error {
 	const sweeping = 1 // c_gc_state_planning (gcpriv.h)
 	out.stamp, out.heaps = out.stamp[:0], out.heaps[:0]
-	var n, state uint32
-	var err error
+	p := &out.pieces
+	p.begin()
+	moving, count, state := p.word(t.invalid), p.word(t.count), p.word(t.background)
 	if t.count != 0 {
-		if n, err = mem.Uint32(t.count); err != nil {
-			return err
-		}
-		if n > maxHeaps {
-			return fmt.Errorf("%w: %d heaps", ErrUnknown, n)
-		}
-	}
-	if t.background != 0 {
-		if state, err = mem.Uint32(t.background); err != nil {
+		if err := p.read(mem); err != nil {
 			return err
 		}
 	}
-	generations := min(t.generations, stamped)
-	if state == sweeping {
+	n := count()
+	if n > maxHeaps {
+		return fmt.Errorf("%w: %d heaps", ErrUnknown, n)
+	}
+	if err := t.addresses(target.NewReader(mem), int(n), out); err != nil {
+		return err
+	}
+	most := int(min(t.generations, stamped))
+	for _, h := range out.heaps {
+		p.add(h.generations, most*int(t.size))
+		p.add(h.ephemeral, 8)
+		p.add(h.allocated, 8)
+	}
+	if err := p.read(mem); err != nil {
+		return err
+	}
+	out.moving = t.invalid == 0 || moving() != 0
+	generations := most
+	if state() == sweeping {
 		generations = min(generations, stamped-1)
 	}
 	out.stamp = append(out.stamp, byte(n), byte(n>>8), byte(generations))
-	if err := t.addresses(mem, int(n), out); err != nil {
-		return err
-	}
+	const each = 3 // pieces of a heap
 	for i := range out.heaps {
-		h := &out.heaps[i]
-		from := len(out.stamp)
-		out.stamp = append(out.stamp, make([]byte, generations*t.size)...)
-		if err := mem.ReadMemory(out.stamp[from:], h.generations); err != nil {
-			return err
-		}
-		if h.ephemeral, err = mem.Pointer(h.ephemeral); err != nil {
-			return err
-		}
-		if h.allocated, err = mem.Pointer(h.allocated); err != nil {
-			return err
-		}
+		h, got := &out.heaps[i], p.last(each*(len(out.heaps)-i))
+		out.stamp = append(out.stamp, got[0].Data[:generations*int(t.size)]...)
+		h.ephemeral = arch.Addr(binary.LittleEndian.Uint64(got[1].Data))
+		h.allocated = arch.Addr(binary.LittleEndian.Uint64(got[2].Data))
 	}
 	return nil
 }

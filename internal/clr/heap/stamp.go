@@ -22,11 +22,10 @@ func stampOf(b []byte) Stamp {
 
 // Stamp returns the present stamp.
 func (r *Reader) Stamp(now target.Memory) Stamp {
-	var l look
-	if !r.Settled(now) || r.look(target.NewReader(now), &l) != nil {
+	if !r.stamped(now) {
 		return 0
 	}
-	return stampOf(l.stamp)
+	return stampOf(r.again.stamp)
 }
 
 // oldest returns a stamp of the collector's record of the oldest generation, heap by heap: the amount of free space
