@@ -173,7 +173,7 @@ func (e *Evidence) Pieces() []Region {
 // Links then reads all items of the guess at once.
 func (e *Evidence) Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Addr, error) {
 	if v, ok := e.live.(Vector); ok && len(list) > 1 && list[0] == first {
-		if e.sameLinks(v, list) {
+		if e.sameLinks(v, list, 0) {
 			return list, nil
 		}
 	}
@@ -192,13 +192,19 @@ func (e *Evidence) Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Ad
 	return out, nil
 }
 
-// sameLinks reports whether a list is unchanged, and keeps an unchanged list as evidence.
-func (e *Evidence) sameLinks(v Vector, list []arch.Addr) bool {
+// SameLinks reports whether a list is unchanged, and keeps an unchanged list as evidence. Each item of the list has the
+// address of the next item at an offset; the last item has 0. False if the memory is not Directly known.
+func (e *Evidence) SameLinks(list []arch.Addr, at uint32) bool {
+	v, ok := e.live.(Vector)
+	return ok && e.sameLinks(v, list, arch.Addr(at))
+}
+
+func (e *Evidence) sameLinks(v Vector, list []arch.Addr, offset arch.Addr) bool {
 	const link = 8
 	e.nexts = slices.Grow(e.nexts[:0], link*len(list))[:link*len(list)]
 	e.links = e.links[:0]
 	for i, at := range list {
-		e.links = append(e.links, Region{Base: at, Data: e.nexts[link*i : link*(i+1)]})
+		e.links = append(e.links, Region{Base: at + offset, Data: e.nexts[link*i : link*(i+1)]})
 	}
 	pieces := e.links
 	if v.ReadMany(pieces) != nil {

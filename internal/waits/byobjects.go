@@ -16,7 +16,7 @@ func (e *explanation) byObjects() (done bool, err error) {
 	if !unseen[e.p.kind] {
 		return false, nil
 	}
-	s, err := e.r.subsystem(&e.s.Thread)
+	s, err := e.subsystem()
 	if err != nil || !s.known {
 		return false, err
 	}

@@ -40,7 +40,7 @@ func (r *Reader) inNative(s *Subject, p primitive) (pal.Blocked, bool) {
 // native returns the objects that block the thread in the runtime's native code; false: unknown.
 func (e *explanation) native() (w pal.Wait, ok bool, err error) {
 	if e.r.Managed.Locks.Managed() {
-		s, err := e.r.subsystem(&e.s.Thread)
+		s, err := e.subsystem()
 		return s.Wait, len(s.Objects) > 0, err
 	}
 	b, ok := e.r.inNative(e.s, e.p)

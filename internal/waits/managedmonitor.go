@@ -1,6 +1,7 @@
 package waits
 
 import (
+	"errors"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -113,16 +114,11 @@ func (r *Reader) condition(obj arch.Addr) (of arch.Addr, waiting int, err error)
 		return 0, 0, err
 	}
 	head, err := objects.Pointer(obj, class, "_waitersHead")
-	for next := head; err == nil && next != 0; waiting++ {
-		if waiting == maxWaiting {
-			return of, 0, nil
-		}
-		if class, err = objects.Class(next); err == nil {
-			next, err = objects.Pointer(next, class, "next")
-		}
-		if err == nil && next == head {
-			err = lock.ErrChanging // a list without an end
-		}
+	if err != nil {
+		return of, 0, err
+	}
+	if waiting, err = r.waiters(head, "next", maxWaiting); errors.Is(err, errLong) {
+		return of, 0, nil
 	}
 	return of, waiting, err
 }

@@ -2,6 +2,7 @@ package waits
 
 import (
 	"cmp"
+	"errors"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
@@ -161,6 +162,18 @@ func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 	return w, nil
 }
 
+// subsystem reads the record of the explained thread, once.
+func (e *explanation) subsystem() (subsystem, error) {
+	if e.waiting == nil {
+		s, err := e.r.subsystem(&e.s.Thread)
+		if err != nil {
+			return s, err
+		}
+		e.waiting = &s
+	}
+	return *e.waiting, nil
+}
+
 // Over reports whether a thread with a record of its waits does not wait. The answer is right only if the thread has
 // not run meanwhile.
 func (r *Reader) Over(t *thread.Thread) bool {
@@ -210,14 +223,11 @@ func (r *Reader) waitable(at arch.Addr) (o pal.Object, err error) {
 		return o, orChanging(f.err)
 	}
 	o = pal.Object{At: at, Kind: waitables[kind]}
-	for node := head; node != 0; o.Waiters++ {
-		if o.Waiters == maxWaiters {
-			return o, lock.ErrChanging
-		}
-		f := r.fields(node, "")
-		if node = f.pointer("_next"); f.err != nil || node == head {
-			return o, orChanging(f.err)
-		}
+	if o.Waiters, err = r.waiters(head, "_next", maxWaiters); errors.Is(err, errLong) {
+		err = lock.ErrChanging
+	}
+	if err != nil {
+		return o, err
 	}
 	if o.Kind != pal.Mutex || owned == 0 {
 		return o, nil

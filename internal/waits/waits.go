@@ -74,7 +74,8 @@ type Reader struct {
 	renewed  bool // not the first reading
 	calm     bool // no objects were being moved at the latest begin
 	ends     ends
-	now      []byte // buffer to compare a stack with: see still
+	queues   map[arch.Addr]queue // by the first item
+	now      []byte              // buffer to compare a stack with: see still
 }
 
 const maxTries = 6
@@ -282,7 +283,8 @@ type explanation struct {
 	p        primitive
 	blocking lock.Blocking
 	blocked  bool
-	fields   []found // objects in fields of the callers: see inFields
+	fields   []found    // objects in fields of the callers: see inFields
+	waiting  *subsystem // nil: not read yet
 	w        profile.Wait
 	later    bool // only objects read after the stack tell of the wait
 }
