@@ -26,8 +26,7 @@ func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 			continue
 		}
 		if may && !put.began && len(g.out.Stops) > runtime.NumCPU() {
-			now, err := g.Threads()
-			put.began, may = err == nil && g.waitForCPUs(now), false
+			put.began, may = g.waitForCPUs(g.runNow(list)), false
 		}
 		var st taken
 		is := false
@@ -56,6 +55,16 @@ func (g *gathering) withoutStop(t *Thread) (st taken, ok bool) {
 		st, _, ok = g.takeBlocked(t)
 	}
 	return st, ok
+}
+
+// runNow returns the listed threads that run now.
+func (g *gathering) runNow(list []Thread) (run []Thread) {
+	for i := range list {
+		if info, err := g.from.Thread(list[i].OSThreadID); err == nil && info.State == 'R' {
+			run = append(run, Thread{Runs: true})
+		}
+	}
+	return run
 }
 
 // waitForCPUs reports whether threads wait for a CPU, because more threads run than the process may use CPUs.

@@ -36,6 +36,8 @@ type Cache struct {
 	hand  int // of the clock that chooses a victim
 	last  slotHint
 
+	regulars regulars
+
 	moments int // invalidations since pages were last given back
 	most    int // most slots in use at any of these moments
 
@@ -45,6 +47,7 @@ type Cache struct {
 type slot struct {
 	page arch.Addr
 	used bool // since the clock hand passed
+	read bool // since the last Invalidate, and not only filled ahead
 }
 
 // slotHint remembers the page of the last hit: a read mostly follows the previous read.
@@ -66,6 +69,7 @@ func NewCache(mem Memory, maxPages int) *Cache {
 // have needed.
 func (c *Cache) Invalidate() {
 	const remembered = 32
+	c.regulars.note(c.slots)
 	c.most = max(c.most, len(c.slots))
 	if c.moments++; c.moments == remembered {
 		if n := (c.most + chunkPages - 1) / chunkPages; n < len(c.pages) {
@@ -112,7 +116,7 @@ func (c *Cache) read(p []byte, addr arch.Addr) error {
 	}
 	for n, page := 0, first; n < len(p); page += pageSize {
 		s := c.index[page]
-		c.slots[s].used = true
+		c.slots[s].used, c.slots[s].read = true, true
 		c.last = slotHint{page, s, true}
 		n += copy(p[n:], c.slot(s)[int(addr)%pageSize:])
 		addr = page + pageSize
@@ -134,6 +138,9 @@ func (c *Cache) fill(first arch.Addr, count int) bool {
 	}
 	if lo >= hi {
 		return true
+	}
+	if len(c.slots) == 0 && c.fillRegulars() {
+		return c.fill(first, count)
 	}
 	n := (hi - lo) * pageSize
 	if len(c.scratch) < n {
