@@ -75,6 +75,7 @@ type Diagnosis struct {
 	// time of the look. The exceptions need not be wrong.
 	Exceptions []Evidence
 	Activity   *Activity // what the process did; nil: not known, or of a core dump
+	Stops      int       // how often clrsnap stopped a thread
 	Looked     []string  // what was looked at: a phrase each
 	Missing    []string  // what could not be looked at, and why: a sentence each
 	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap. Then no

@@ -232,6 +232,7 @@ type jsonDiagnosis struct {
 	Process  jsonProcess    `json:"process"`
 	LookedAt string         `json:"lookedAt"`
 	Seconds  float64        `json:"seconds,omitempty"`
+	Stops    *int           `json:"stops,omitempty"`
 	Looked   []string       `json:"looked"`
 	Missing  []string       `json:"missing,omitempty"`
 	Partial  bool           `json:"partial,omitempty"`
@@ -265,6 +266,9 @@ func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
 		LookedAt: d.At.UTC().Format(time.RFC3339Nano), Seconds: d.Took.Seconds(),
 		Looked: append([]string{}, d.Looked...), Missing: d.Missing, Partial: d.Incomplete,
 		Verdicts: []jsonVerdict{}, Activity: jsonActivityOf(d.Activity),
+	}
+	if d.Process.Core == nil {
+		out.Stops = &d.Stops
 	}
 	for i := range d.Verdicts {
 		out.Verdicts = append(out.Verdicts, jsonVerdictOf(&d.Verdicts[i]))

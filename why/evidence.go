@@ -18,6 +18,7 @@ type evidence struct {
 	process profile.Process
 	began   time.Time
 	took    time.Duration // from the beginning of the first look to the end of the last look
+	stops   int           // of threads
 	cpus    int           // of the machine
 
 	looks     []look

@@ -68,6 +68,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	defer func() {
 		g.tell()
 		g.e.took = time.Since(g.start)
+		g.e.stops = g.s.Live.Stops() + stopsOf(g.e.samples)
 	}()
 	g.e.missing = append(g.e.missing, unknown(g.p)...)
 	defer g.watchMemory()()
@@ -249,6 +250,17 @@ func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 	case ctx.Err() == nil:
 		g.miss("No samples were taken: %v.", err)
 	}
+}
+
+// stopsOf counts the stops of a recording.
+func stopsOf(r *profile.Recording) (n int) {
+	if r == nil {
+		return 0
+	}
+	for i := range r.Modes {
+		n += r.Modes[i].Pauses.Count + r.Modes[i].Released
+	}
+	return n
 }
 
 // record records with a second Process, because a recording needs a Process for itself.

@@ -20,7 +20,9 @@ var judges = []judge{
 
 // report is the judges' common result.
 func (e *evidence) report() *Report {
-	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Incomplete: e.incomplete}
+	r := &Report{
+		Process: e.process, At: e.began, Took: e.took, Stops: e.stops, Looked: e.looked, Incomplete: e.incomplete,
+	}
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}

@@ -54,6 +54,7 @@ type Process struct {
 	inside    bool   // do not even try a separate tracer task (test)
 	unwatched string // why there is no watchdog
 	let       atomic.Int64
+	stops     atomic.Int64
 	// tracingCPU is the CPU time of the ended tasks.
 	tracingCPU time.Duration
 	blocked    blockedReader

@@ -52,7 +52,25 @@ func (p *Process) Capture(req *target.Request, out *target.Capture) error {
 }
 
 // perform stops, copies and releases the tracees in one or batch.
-func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
+func (t *Tracer) perform(one *tracee, batch []*tracee) (outcome uint32, err error) {
+	for _, te := range batch {
+		te.asked = 0
+	}
+	defer func() {
+		if one != nil {
+			batch = []*tracee{one}
+		}
+		for _, te := range batch {
+			if te.asked != 0 && te.phase != phaseFree {
+				t.p.stops.Add(1)
+			}
+		}
+	}()
+	return t.performOnce(one, batch)
+}
+
+// performOnce is perform without counting.
+func (t *Tracer) performOnce(one *tracee, batch []*tracee) (uint32, error) {
 	sh, err := t.ready()
 	if err != nil {
 		return 0, err
@@ -89,7 +107,7 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 		t.p.let.Add(1)
 	case outcome == outcomeDied && atomic.LoadUint32(&t.tasks.sh.noTracer) != 0:
 		t.goInside("no second task can be made")
-		return t.perform(one, batch)
+		return t.performOnce(one, batch)
 	}
 	return outcome, nil
 }
@@ -149,6 +167,9 @@ func (p *Process) watchLimit() time.Duration {
 
 // leastWatchdog is longer than the tracer's sleep between two polls.
 const leastWatchdog = 2 * time.Millisecond
+
+// Stops counts how often a thread was asked to stop, and attached to.
+func (p *Process) Stops() int { return int(p.stops.Load()) }
 
 // Released counts how often the watchdog has released threads.
 func (p *Process) Released() int { return int(p.let.Load()) }
