@@ -551,7 +551,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			return profile.Running, errDeferred
 		}
 		s.SlowPoll = mayDefer
-		if r, err = s.StopAndWalk(walked); mayDefer && err == nil && !givesUp(s) {
+		if r, err = w.captureRunning(s, len(rp.threads), walked); mayDefer && err == nil && !givesUp(s) {
 			err = errDeferred
 		}
 	}
@@ -591,6 +591,28 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		wt.valid = false // the thread is looked at again even if it does not run
 	}
 	return state, nil
+}
+
+// mostLooked bounds the threads of a program whose registers the kernel tells: each look reads all threads.
+const mostLooked = 512
+
+// captureRunning captures and walks a thread without a stop if the kernel tells the registers. A thread that has a CPU
+// just now will have a CPU sample; without CPU samples the thread is stopped.
+func (w *wallSampler) captureRunning(
+	s *session.Suspension, threads int, walked func() walk.Result,
+) (walk.Result, error) {
+	if threads <= mostLooked {
+		capture := s.Capture
+		r, err := s.LookAndWalk(walked)
+		switch {
+		case err == nil, errors.Is(err, session.ErrThreadEnded):
+			return r, err
+		case errors.Is(err, live.ErrOnCPU) && w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && !w.closing:
+			return r, errDeferred
+		}
+		s.Capture = capture
+	}
+	return s.StopAndWalk(walked)
 }
 
 // blocked notes in w.stack that a thread is blocked on a monitor: as a frame that the method's callee

@@ -59,6 +59,30 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 	return nil
 }
 
+// LookOnce is Look for one thread, with one try. The slices in out are valid until the next look.
+func (p *Process) LookOnce(req *target.Request, out *target.Capture) error {
+	if err := p.Alive(); err != nil {
+		return err
+	}
+	l := &p.looker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(p); err != nil {
+		return err
+	}
+	reqs, outs, errs := [1]target.Request{*req}, [1]target.Capture{}, [1]error{}
+	if err := l.arena.fit(reqs[:]); err != nil {
+		return fmt.Errorf("process %d: no memory for the stack of a thread: %w", p.pid, err)
+	}
+	l.arena.lend(&reqs[0], &outs[0])
+	l.left = append(l.left[:0], 0)
+	if err := l.round(p, reqs[:], outs[:], errs[:]); err != nil {
+		return err
+	}
+	*out = outs[0]
+	return errs[0]
+}
+
 // LookAtOnce captures threads as of one instant without stopping a thread, and reports whether it
 // could. Between the two readings of a round, no thread of the requests had a CPU: so any moment in
 // between is the instant. A request with a Proof is for a thread that was captured earlier. If the
