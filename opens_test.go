@@ -29,6 +29,7 @@ var mayOpen = map[string]string{
 	"internal/procfs/dir.go":            "/proc/PID, with O_PATH, and files of it, /proc/sys",
 	"internal/procfs/lists.go":          "/proc",
 	"internal/target/core/files.go":     "a directory, with O_PATH",
+	"internal/target/iter/program.go":   "/sys/kernel/security/lockdown",
 	"internal/target/iter/types.go":     "/sys/kernel/btf/vmlinux",
 	"internal/target/live/access.go":    "/proc/PID/exe, which the kernel has executed",
 	"internal/target/live/blocked.go":   "/proc/PID/task/TID/schedstat and syscall",

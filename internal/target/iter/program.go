@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -41,6 +42,8 @@ func (e *Error) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 func unavailable(err error) error {
 	e := &Error{Err: err}
 	switch {
+	case isRefusal(err) && lockedDown():
+		e.Detail = "the kernel is locked down for confidentiality (" + lockdownFile + ")"
 	case errors.Is(err, unix.EPERM):
 		e.Detail = "that takes CAP_BPF and CAP_PERFMON"
 		e.Remedy = "run as root, or give the program the capabilities (setcap cap_sys_ptrace,cap_bpf,cap_perfmon+ep; " +
@@ -52,6 +55,21 @@ func unavailable(err error) error {
 		e.Detail = line + " (needs Linux 5.15)"
 	}
 	return e
+}
+
+// lockdownFile says whether the kernel denies even root to read the kernel's memory (security/lockdown/lockdown.c of the
+// kernel).
+const lockdownFile = "/sys/kernel/security/lockdown"
+
+func lockedDown() bool {
+	b, err := os.ReadFile(lockdownFile)
+	return err == nil && bytes.Contains(b, []byte("[confidentiality]"))
+}
+
+// isRefusal reports whether an error is as of a kernel that is locked down: the check of programs does not know the
+// functions that read the kernel's memory.
+func isRefusal(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL)
 }
 
 // layout has the offsets of members in the kernel's structures, from the kernel's own
