@@ -602,15 +602,13 @@ func (w *wallSampler) captureRunning(
 	s *session.Suspension, threads int, walked func() walk.Result,
 ) (walk.Result, error) {
 	if threads <= mostLooked {
-		capture := s.Capture
-		r, err := s.LookAndWalk(walked)
+		r, err := s.LookAndWalk(1, walked)
 		switch {
 		case err == nil, errors.Is(err, session.ErrThreadEnded):
 			return r, err
 		case errors.Is(err, live.ErrOnCPU) && w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && !w.closing:
 			return r, errDeferred
 		}
-		s.Capture = capture
 	}
 	return s.StopAndWalk(walked)
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,8 @@ func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 	may := g.Live != nil && !g.Options.AlwaysStop
 	put := together{g: g, looks: true}
 	put.began = may && g.waitForCPUs(list)
+	g.looks = may && len(list) <= mostLooked &&
+		(g.Live.Looked() || slices.ContainsFunc(list, func(t Thread) bool { return t.Runs }))
 	defer put.end()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
@@ -47,6 +50,9 @@ func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 	}
 	return put.take(ctx)
 }
+
+// mostLooked bounds the threads of a program whose threads are looked at one by one: each look reads all threads.
+const mostLooked = 512
 
 // withoutStop takes the stack of a thread, if the thread is blocked and the stack can be walked without a stop.
 func (g *gathering) withoutStop(t *Thread) (st taken, ok bool) {
