@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -156,9 +157,9 @@ func busyStacks(t *testing.T, w way, pid, threads int) string {
 	}
 	g := &doc.Registers
 	from := map[bool]string{true: "kernel", false: "together"}[w.reason == ""]
-	if complete != threads || g.From != from || !strings.Contains(g.Reason, w.reason) || (g.Stops == 0) != (w.reason == "") {
-		return w.name + ": " + strconv.Itoa(complete) + " stacks of " + strconv.Itoa(threads) + ", registers " + g.From +
-			", " + strconv.Itoa(g.Stops) + " stops, " + g.Reason
+	if complete != threads || g.From != from || !strings.Contains(g.Reason, w.reason) ||
+		(g.Stops == 0) != (w.reason == "") {
+		return fmt.Sprintf("%s: %d stacks of %d threads, %+v", w.name, complete, threads, *g)
 	}
 	return ""
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // LookAndWalk captures the thread with the registers that the kernel has saved, without a stop, and walks the thread,
-// like StopAndWalk (live.Process.LookOnce). A thread on a CPU is tried so many times. The error is live.ErrUnavailable if
-// the kernel does not tell registers, and live.ErrOnCPU if the thread had a CPU each time; then Capture is as before.
-// The capture is valid until another thread is captured.
+// like StopAndWalk (live.Process.LookOnce). A thread on a CPU is tried so many times. The error is live.ErrUnavailable
+// if the kernel does not tell registers, and live.ErrOnCPU if the thread had a CPU each time; then Capture is as
+// before. The capture is valid until another thread is captured.
 func (s *Suspension) LookAndWalk(tries int, walked func() walk.Result) (walk.Result, error) {
 	// The memory of a look is not the memory of other captures.
 	before := s.Capture

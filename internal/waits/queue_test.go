@@ -18,7 +18,8 @@ func (p *atOnce) ReadMany(pieces []target.Region) error {
 	return target.ReadMany(p.subsystemProgram, pieces)
 }
 
-// TestQueue: the number of waiting threads is right after each change of the list, and an unchanged list takes one read.
+// TestQueue: the number of waiting threads is right after each change of the list, and an unchanged list takes one
+// read.
 func TestQueue(t *testing.T) {
 	p := &atOnce{subsystemProgram: newSubsystem(t)}
 	at := p.waited(2, 20, 0)

@@ -57,8 +57,8 @@ func unavailable(err error) error {
 	return e
 }
 
-// lockdownFile says whether the kernel denies even root to read the kernel's memory (security/lockdown/lockdown.c of the
-// kernel).
+// lockdownFile says whether the kernel denies even root to read the kernel's memory (security/lockdown/lockdown.c of
+// the kernel).
 const lockdownFile = "/sys/kernel/security/lockdown"
 
 func lockedDown() bool {

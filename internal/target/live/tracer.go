@@ -56,17 +56,21 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (outcome uint32, err erro
 	for _, te := range batch {
 		te.asked = 0
 	}
-	defer func() {
-		if one != nil {
-			batch = []*tracee{one}
-		}
-		for _, te := range batch {
-			if te.asked != 0 && te.phase != phaseFree {
-				t.p.stops.Add(1)
-			}
-		}
-	}()
-	return t.performOnce(one, batch)
+	outcome, err = t.performOnce(one, batch)
+	if one != nil {
+		t.count(one)
+	}
+	for _, te := range batch {
+		t.count(te)
+	}
+	return outcome, err
+}
+
+// count counts the stop of a thread.
+func (t *Tracer) count(te *tracee) {
+	if te.asked != 0 && te.phase != phaseFree {
+		t.p.stops.Add(1)
+	}
 }
 
 // performOnce is perform without counting.
