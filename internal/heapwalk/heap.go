@@ -16,40 +16,19 @@ import (
 	"clrsnap/profile"
 )
 
-// Options select the work of Heap. The zero value counts all objects by type.
+// Options select the work of Heap. The zero value counts all objects by type. The comments of clrsnap.HeapOptions, the
+// same struct, explain the fields. For Roots and Graph each thread is stopped while the thread's stack is copied. While
+// all threads are stopped, MaxCPU is 1 at least.
 type Options struct {
-	// Type selects types by name. The instances of these types are listed; nil: none.
-	Type *regexp.Regexp
-	// MaxInstances bounds the list of instances, the largest first; 0 stands for 1,000.
-	MaxInstances int
-	// MaxStrings is the number of string texts to list; 0: none.
-	MaxStrings int
-	// Roots selects types by name. Paths explains how the types' objects are kept; nil: none. For
-	// Roots each thread is stopped while the thread's stack is copied.
-	Roots *regexp.Regexp
-	// Retained finds the bytes that the objects of each type keep from being collected.
-	Retained bool
-	// Graph keeps all objects and references, and finds the roots that keep the objects, as Roots
-	// does.
-	Graph bool
-	// Owners finds the owners of types.
-	Owners bool
-	// Keepers finds what keeps what, type by type. Keepers implies Retained.
-	Keepers bool
-	// MaxCPU is the number of CPUs that may be used, 0.5 for example; 0 stands for 1. With more
-	// than 1, several goroutines walk. While threads are stopped, the least is 1, and 0 stands for
-	// 4, or for all CPUs if there are fewer.
-	MaxCPU float64
-	// Stop stops all threads of a running process, so that the heap belongs to one moment.
-	Stop bool
-	// MaxPause bounds the stop; 0 stands for session.DefaultPause.
-	MaxPause time.Duration
-	// Progress is called from time to time with the bytes walked and the bytes in all; nil: no
-	// calls.
-	Progress func(done, all uint64)
-	// Doing is called from time to time while the walked objects are analysed, with the name of the
-	// analysis and the progress from 0 to 1; nil: no calls.
-	Doing func(what string, done float64)
+	Type                             *regexp.Regexp
+	MaxInstances, MaxStrings         int
+	Roots                            *regexp.Regexp
+	Retained, Graph, Owners, Keepers bool
+	MaxCPU                           float64
+	Stop                             bool
+	MaxPause                         time.Duration
+	Progress                         func(done, all uint64)
+	Doing                            func(what string, done float64)
 }
 
 // Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or

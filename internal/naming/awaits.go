@@ -32,11 +32,9 @@ func (n *Namer) AsyncFrame(s *async.Step) profile.Frame {
 			Kind: profile.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
 		}
 	}
-	m := s.Box.Machine
-	return profile.Frame{
-		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
-		Module: m.Assembly, Owner: n.Owner(m.Assembly, m.Image), Unproved: m.Unproved,
-	}
+	f := profile.Frame{Kind: profile.Async}
+	n.setOwned(&f, &s.Box.Machine.Method)
+	return f
 }
 
 // shortLabel cuts the namespace off the name of a method.
@@ -67,9 +65,8 @@ func (n *Namer) awaitLine(b *async.Box) *profile.SourceLine {
 
 func (n *Namer) findAwaitLine(b *async.Box) *profile.SourceLine {
 	m := b.Machine
-	a, err := n.lines.finder.Assembly(&source.Module{
-		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
-	})
+	in := moduleOf(m)
+	a, err := n.lines.finder.Assembly(&in)
 	if err != nil {
 		return nil
 	}
@@ -82,6 +79,11 @@ func (n *Namer) findAwaitLine(b *async.Box) *profile.SourceLine {
 		return nil
 	}
 	return sourceLine(&l, false)
+}
+
+// moduleOf is the assembly of a state machine.
+func moduleOf(m *async.Machine) source.Module {
+	return source.Module{Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing}
 }
 
 // stateStores returns the places where the IL of a MoveNext sets the state of the state machine.
@@ -105,9 +107,7 @@ func (n *Namer) AwaitPlace(s, inner *async.Step) (Place, bool) {
 		return Place{}, false
 	}
 	m := s.Box.Machine
-	out := Place{Method: m.RID, IL: -1, Module: source.Module{
-		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
-	}}
+	out := Place{Module: moduleOf(m), Method: m.RID, IL: -1}
 	stores, err := n.stateStores(m)
 	if err != nil {
 		return out, true

@@ -277,11 +277,8 @@ func (n *Namer) inlinedFrame(f *inlining.Frame) (out InlinedFrame, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Frame = profile.Frame{
-		Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc), Owner: n.Owner(m.Assembly, m.Image),
-		Unproved: m.Unproved,
-	}
-	setName(&out.Frame, &m)
+	out.Frame = profile.Frame{Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc)}
+	n.setOwned(&out.Frame, &m)
 	if n.lines == nil || m.Image == 0 {
 		return out, nil
 	}
@@ -318,5 +315,5 @@ func (n *Namer) lineAt(at *Place) *profile.SourceLine {
 	if err != nil {
 		return nil
 	}
-	return &profile.SourceLine{File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate}
+	return sourceLine(&l, false)
 }

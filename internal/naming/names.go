@@ -103,8 +103,7 @@ func (n *Namer) nameMethod(out *profile.Frame, m *method.Method, volatile bool) 
 	if err != nil {
 		return 0, err
 	}
-	setName(out, &named)
-	out.Owner, out.Unproved = n.Owner(named.Assembly, named.Image), named.Unproved
+	n.setOwned(out, &named)
 	if named.Shared {
 		out.Generics = profile.SharedGenerics
 	}
@@ -114,6 +113,12 @@ func (n *Namer) nameMethod(out *profile.Frame, m *method.Method, volatile bool) 
 // setName gives a frame the name of a method.
 func setName(out *profile.Frame, m *name.Method) {
 	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
+}
+
+// setOwned is setName for an assembly with an owner.
+func (n *Namer) setOwned(out *profile.Frame, m *name.Method) {
+	setName(out, m)
+	out.Owner, out.Unproved = n.Owner(m.Assembly, m.Image), m.Unproved
 }
 
 // callee names the P/Invoke that a managed frame is in.
