@@ -120,7 +120,8 @@ func testWaitEvents(t *testing.T, runtime string) {
 			least = 0.8
 		}
 		most, whole := 1.1*float64(around[i].Amount)+float64(around[i].Amount/around[i].Count), float64(x.Amount)
-		if sum := float64(one.Weight); sum > most || sum <= 0 || sum < least*whole || float64(one.Events) < least*float64(x.Count) {
+		sum, count := float64(one.Weight), float64(one.Events)
+		if sum > most || sum <= 0 || sum < least*whole || count < least*float64(x.Count) {
 			t.Errorf("%s: %v; meanwhile it had %d waits of %v, and with those before and after %d of %v", x.Method, one,
 				x.Count, time.Duration(x.Amount), around[i].Count, time.Duration(around[i].Amount))
 		}
