@@ -45,7 +45,7 @@ func TestRecordEvents(t *testing.T) {
 		r := finish(t, limited(t, "record", pid, "--event", "all", "-d", "1s", "-o", path))
 		r.says(t, 0, `^clrsnap: alloc: [\d.,]+ ± [\d.,]+ [MG]iB in [\d,]+ ± [\d,]+ objects; [\d,]+ samples`,
 			`^clrsnap: exception: [\d,]+ exceptions`,
-			`^clrsnap: contention: [\d.]+ m?s in \d+ waits`, `^clrsnap: thread: \d+ threads`,
+			`^clrsnap: contention: [\d.]+ m?s in \d+ waits`, `^clrsnap: thread: \d+ threads? started`,
 			`^clrsnap: gc: [\d.]+ m?s in \d+ GCs`, `^clrsnap: wait: [\d.]+ m?s in [\d,]+ waits`,
 			`^clrsnap: written to `+regexp.QuoteMeta(path)+`$`)
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
