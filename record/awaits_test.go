@@ -104,7 +104,8 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 				s := &r.Samples[i]
 				methods := awaiting(r, s.Node)
 				name := r.Threads[s.Thread].Name
-				if _, ok := blocked[name]; ok && s.Mode == profile.Wall && s.State == profile.Waiting && len(methods) > 0 {
+				_, ok := blocked[name]
+				if ok && s.Mode == profile.Wall && s.State == profile.Waiting && len(methods) > 0 {
 					if blocked[name] = true; !strings.HasPrefix(methods[len(methods)-1], "Running.Root:") {
 						t.Errorf("%s: %q", name, methods)
 					}
