@@ -64,7 +64,7 @@ func checkAwaits(t *testing.T, runtime string) {
 				methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
 			}
 			if len(methods) == 1 && strings.HasPrefix(methods[0], "Busy.HandleOrder:") {
-				continue // Busy.Serve has called HandleOrder on a thread that now waits for a CPU, and does not await yet
+				continue // Busy.Serve does not await yet: its thread waits for a CPU
 			}
 			awaited++
 			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
