@@ -132,6 +132,10 @@ var mayImport = map[string]string{
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 
+	"internal/moments": "profile internal/deadlock internal/heapwalk internal/livetest internal/naming " +
+		"internal/requests " +
+		"internal/session internal/target/recorded internal/tasks internal/testenv internal/walk",
+
 	"internal/ecma335/ecma335test": "",
 
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract internal/ecma335/ecma335test",
@@ -149,7 +153,13 @@ var mayImport = map[string]string{
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/heapwalk": "profile internal/arch internal/clr internal/clr/* internal/contract internal/moment " +
-		"internal/session internal/target internal/target/live",
+		"internal/session internal/target internal/target/live internal/tasks",
+	"internal/deadlock": "profile internal/arch internal/clr/* internal/naming internal/session internal/tasks " +
+		"internal/walk",
+	"internal/requests": "profile internal/arch internal/clr/* internal/moment internal/session internal/target " +
+		"internal/target/live internal/tasks",
+	"internal/tasks": "profile internal/arch internal/clr/* internal/moment internal/naming internal/session " +
+		"internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
 	"internal/naming": "profile symbols internal/arch internal/assemblies internal/clr internal/clr/* internal/engine " +
 		"internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
@@ -169,17 +179,20 @@ var mayImport = map[string]string{
 		"internal/target/live",
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
-	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/heapwalk internal/locate internal/mounts internal/naming internal/search internal/session " +
-		"internal/source internal/target/live internal/walk",
+	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap " +
+		"internal/deadlock internal/diagnose internal/heapwalk internal/locate internal/mounts internal/naming " +
+		"internal/requests internal/search internal/session internal/source internal/target/live internal/tasks " +
+		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
-		"internal/naming internal/perfevent internal/priority internal/procfs internal/session internal/source " +
+		"internal/heapwalk internal/naming internal/perfevent internal/priority internal/procfs internal/session " +
+		"internal/source " +
 		"internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
-		"internal/heapwalk internal/openfiles internal/procfs internal/session internal/sockdiag internal/target",
+		"internal/heapwalk internal/openfiles internal/procfs internal/requests internal/session internal/sockdiag " +
+		"internal/target internal/tasks",
 
 	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/source internal/waiting",

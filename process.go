@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/bridge"
+	"clrsnap/internal/deadlock"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/source"
@@ -70,14 +71,14 @@ type Options struct {
 type SourceRoot struct{ From, To string }
 
 // PermitsMode says whether SnapshotWaits reads the managed heap.
-type PermitsMode = session.PermitsMode
+type PermitsMode = deadlock.Permits
 
 // The modes.
 const (
-	PermitsNever = session.PermitsNever
+	PermitsNever = deadlock.PermitsNever
 	// within one and a half seconds: Snapshot.Unsearched says if the time is too short
-	PermitsSoon   = session.PermitsSoon
-	PermitsAlways = session.PermitsAlways // however long it takes
+	PermitsSoon   = deadlock.PermitsSoon
+	PermitsAlways = deadlock.PermitsAlways // however long it takes
 )
 
 func (o Options) session() session.Options {
@@ -86,7 +87,7 @@ func (o Options) session() session.Options {
 			ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
 		},
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
-		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Inlined: o.Inlined, Async: o.Async, Permits: o.Permits,
+		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Inlined: o.Inlined, Async: o.Async,
 		PackStacks: o.PackStacks,
 	}
 }
@@ -113,9 +114,10 @@ type CoreOptions struct {
 // Process is a running process or the core dump of a process. Its stacks can be walked. A Process is not safe for
 // concurrent use.
 type Process struct {
-	s     *session.Process
-	mode  Mode
-	infos frameInfos
+	s       *session.Process
+	mode    Mode
+	permits PermitsMode
+	infos   frameInfos
 }
 
 // Open finds the runtime in process pid and the layout of its structures. Open attaches to nothing and stops no thread.
@@ -126,7 +128,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	if err != nil {
 		return nil, publish(err)
 	}
-	return &Process{s: s, mode: o.Mode}, nil
+	return &Process{s: s, mode: o.Mode, permits: o.Permits}, nil
 }
 
 // OpenCore opens the process in a core dump. The kernel, gcore or the runtime's createdump has written the dump. Memory
@@ -139,7 +141,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	if err != nil {
 		return nil, publish(err)
 	}
-	return &Process{s: s, mode: o.Mode}, nil
+	return &Process{s: s, mode: o.Mode, permits: o.Permits}, nil
 }
 
 // Close releases the Process's resources. The target is not affected.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"clrsnap/internal/requests"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
@@ -30,7 +31,7 @@ type RequestsOptions struct {
 // until then, and is Partial; when the process exits, there is an error and a result, too. With other errors there is
 // no result. ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
 func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {
-	r, err := p.s.Requests(ctx, session.WalkOptions{
+	r, err := requests.Find(ctx, p.s, session.WalkOptions{
 		MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing, Stop: o.Stop, MaxPause: o.MaxPause,
 	})
 	return r, publish(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/deadlock"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
@@ -46,7 +47,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 // time (profile.Thread.Still), or that they did not, and takes a fraction of a millisecond for each thread. The second
 // look stops no thread that SnapshotAll would not stop.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner(), Waits: true})
+	s, err := deadlock.Snapshot(ctx, p.s, deadlock.Options{Filter: filter.inner(), Permits: p.permits})
 	return s, publish(err)
 }
 
@@ -57,7 +58,7 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 func (p *Process) SnapshotWaitsAtRest(ctx context.Context, filter Filter, most time.Duration) (
 	*profile.Snapshot, error,
 ) {
-	s, err := p.s.SnapshotWaitsAtRest(ctx, filter.inner(), most)
+	s, err := deadlock.SnapshotAtRest(ctx, p.s, deadlock.Options{Filter: filter.inner(), Permits: p.permits}, most)
 	return s, publish(err)
 }
 

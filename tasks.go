@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -31,7 +32,7 @@ type TasksOptions struct {
 // an error and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not
 // known. Lines are found with Options.Lines.
 func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*profile.Tasks, error) {
-	t, err := p.s.Tasks(ctx, session.WalkOptions{
+	t, err := tasks.Find(ctx, p.s, session.WalkOptions{
 		MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing, Stop: o.Stop, MaxPause: o.MaxPause,
 	})
 	return t, publish(err)

@@ -7,6 +7,7 @@ import (
 	"clrsnap/events"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -53,15 +54,15 @@ type liveHeap struct {
 
 // followed is a sampled object that was alive when its handle was last looked at.
 type followed struct {
-	handle   session.Handle
+	handle   heapwalk.Handle
 	slot     uint32
 	sample   profile.Sample // of profile.Alloc
 	at       time.Duration
 	size     uint64
-	where    session.Followed // as of the last look
-	factor   int              // how many sampled objects this object stands for
-	callers  int32            // the node of the stack without the leaf
-	function profile.Function // the leaf
+	where    heapwalk.Followed // as of the last look
+	factor   int               // how many sampled objects this object stands for
+	callers  int32             // the node of the stack without the leaf
+	function profile.Function  // the leaf
 }
 
 // liveSum is the fate of the sampled objects of a process, in bytes that the objects stand for.
@@ -87,7 +88,7 @@ func newLiveHeap(b *profile.Builder, destroy func([]uint32) error) *liveHeap {
 
 // allocated begins to follow a sampled object. sample is the object's sample of profile.Alloc.
 func (l *liveHeap) allocated(n *notification, sample *profile.Sample, leaf profile.Function, callers int32) {
-	h := session.Handle{Address: arch.Addr(n.record.Handle.Address), Table: arch.Addr(n.Class)}
+	h := heapwalk.Handle{Address: arch.Addr(n.record.Handle.Address), Table: arch.Addr(n.Class)}
 	l.sum.sampled += sample.Weight
 	switch {
 	case n.record.Handle == agent.Handle{}:
@@ -120,7 +121,7 @@ func (l *liveHeap) drop(f *followed) {
 func (l *liveHeap) tend(now time.Duration) {
 	looks := l.stale && !l.deaf && (now >= l.looked+lookAfter || len(l.objects) >= lookFrom)
 	if looks {
-		l.look(l.p.Follow)
+		l.look(func(h []heapwalk.Handle) ([]heapwalk.Followed, error) { return heapwalk.Follow(l.p, h) })
 	}
 	for len(l.objects) >= thinFrom {
 		l.thin()
@@ -141,9 +142,9 @@ func (l *liveHeap) free() {
 }
 
 // look forgets the objects that are dead. It is false if the handles cannot be read.
-func (l *liveHeap) look(follow func([]session.Handle) ([]session.Followed, error)) bool {
+func (l *liveHeap) look(follow func([]heapwalk.Handle) ([]heapwalk.Followed, error)) bool {
 	all := make([]*followed, 0, len(l.objects))
-	handles := make([]session.Handle, 0, len(l.objects))
+	handles := make([]heapwalk.Handle, 0, len(l.objects))
 	for _, f := range l.objects {
 		all, handles = append(all, f), append(handles, f.handle)
 	}

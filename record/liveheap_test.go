@@ -13,7 +13,7 @@ import (
 	"clrsnap/events"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/session"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
 )
 
@@ -48,12 +48,12 @@ func (l *liveHeap) collect(number, generation int, at time.Duration) {
 }
 
 // dead is a look after which some objects are dead, by slot; the others are in a generation.
-func dead(in profile.Generation, slots ...uint32) func([]session.Handle) ([]session.Followed, error) {
-	return func(handles []session.Handle) ([]session.Followed, error) {
-		out := make([]session.Followed, len(handles))
+func dead(in profile.Generation, slots ...uint32) func([]heapwalk.Handle) ([]heapwalk.Followed, error) {
+	return func(handles []heapwalk.Handle) ([]heapwalk.Followed, error) {
+		out := make([]heapwalk.Followed, len(handles))
 		for i, h := range handles {
 			if slot := uint32(h.Address-0x10000) / 8; !slices.Contains(slots, slot) {
-				out[i] = session.Followed{Object: arch.Addr(0x7f00_0000_0000), Generation: in, Placed: true}
+				out[i] = heapwalk.Followed{Object: arch.Addr(0x7f00_0000_0000), Generation: in, Placed: true}
 			}
 		}
 		return out, nil
@@ -109,7 +109,7 @@ func TestProvedAlive(t *testing.T) {
 				l.collect(1, 2, 15)
 				l.look(dead(profile.Gen2))
 				l.collect(2, 2, 35)
-				l.look(func([]session.Handle) ([]session.Followed, error) { return nil, errors.New("it has exited") })
+				l.look(func([]heapwalk.Handle) ([]heapwalk.Followed, error) { return nil, errors.New("it has exited") })
 			}, map[string]int64{order: 1 << 20, marked: 2 << 20}, 0,
 		},
 		{
@@ -258,9 +258,9 @@ func TestUnreadHandle(t *testing.T) {
 	}
 	l.collect(1, 2, 35)
 	alive := dead(profile.Gen2)
-	if !l.look(func(handles []session.Handle) ([]session.Followed, error) {
+	if !l.look(func(handles []heapwalk.Handle) ([]heapwalk.Followed, error) {
 		out, err := alive(handles)
-		out[1] = session.Followed{Unread: true}
+		out[1] = heapwalk.Followed{Unread: true}
 		return out, err
 	}) {
 		t.Error("the look has failed")

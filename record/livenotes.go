@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
 )
 
@@ -63,7 +64,8 @@ func (e *eventSampler) collect(ctx context.Context, all []*notifiedProcess) {
 func (np *notifiedProcess) lastLook() {
 	np.link.Settle()
 	_ = np.take(func() bool { return false }) // an error is in the notes already, or comes there
-	np.live.ended = np.live.deaf || !np.live.look(np.rp.p.FollowPlaced)
+	follow := func(h []heapwalk.Handle) ([]heapwalk.Followed, error) { return heapwalk.FollowPlaced(np.rp.p, h) }
+	np.live.ended = np.live.deaf || !np.live.look(follow)
 	np.live.finish()
 }
 

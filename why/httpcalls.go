@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/requests"
 	"clrsnap/profile"
 )
 
@@ -87,7 +87,7 @@ func (e *evidence) blockingCalls() (n int) {
 	}
 	threads := e.last().snap.Threads
 	for i := range threads {
-		if session.SendsBlocking(&threads[i]) {
+		if requests.SendsBlocking(&threads[i]) {
 			n++
 		}
 	}

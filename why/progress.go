@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/requests"
 	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -26,7 +28,7 @@ const (
 // flightLook is what was in flight at one moment.
 type flightLook struct {
 	at time.Duration // since the first look
-	*session.InFlight
+	*requests.InFlight
 }
 
 // shortWalk is how long the count of the heap may have taken, so that a second walk for requests and async methods is
@@ -53,7 +55,7 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	g.readers()
 	if n := len(g.e.flights); n > 1 {
 		m := &g.e.methodsEnded
-		m.count, m.exact, m.known = g.s.MethodsEnded(g.e.flights[0].InFlight, g.e.flights[n-1].InFlight)
+		m.count, m.exact, m.known = tasks.MethodsEnded(g.s, g.e.flights[0].Methods, g.e.flights[n-1].Methods)
 	}
 	if !slices.ContainsFunc(g.e.sockets, func(s socket) bool { return s.unanswered() }) {
 		return
@@ -89,7 +91,7 @@ func (g *gatherer) flight(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	at := time.Since(g.start)
-	f, err := g.s.InFlight(bounded, session.WalkOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
+	f, err := requests.FindInFlight(bounded, g.s, session.WalkOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
 	if err == nil {
 		g.e.flights = append(g.e.flights, flightLook{at, f})
 	}
@@ -255,7 +257,7 @@ func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verd
 		if thing == "" || own == nil || c.State != profile.TaskWaiting {
 			continue
 		}
-		key := session.ChainKey(c)
+		key := tasks.ChainKey(c)
 		n := stood[key]
 		if n <= most || n < was[key] || c.Count <= n {
 			continue

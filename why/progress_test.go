@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/requests"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -29,7 +30,7 @@ func served(at time.Time, path string, wait *profile.Awaited, own string, age ti
 func flights(e *evidence, before, after []profile.RequestGroup) *evidence {
 	for i, groups := range [][]profile.RequestGroup{before, after} {
 		at := time.Duration(i) * 3 * time.Second
-		e.flights = append(e.flights, flightLook{at, &session.InFlight{
+		e.flights = append(e.flights, flightLook{at, &requests.InFlight{
 			Requests: &profile.Requests{Requests: groups, CapturedAt: e.began.Add(at)}, Tasks: &profile.Tasks{},
 			Begun: map[string]int{"0HN1": 1 + 30*i},
 		}})
@@ -133,7 +134,7 @@ func TestStalledMethods(t *testing.T) {
 		for i, objects := range [][2]uint64{{tt.first, tt.last}, {tt.nextF, tt.next}} {
 			waiting := map[uint64]uint64{}
 			for object := objects[0]; object <= objects[1]; object++ {
-				waiting[object] = session.ChainKey(&chain)
+				waiting[object] = tasks.ChainKey(&chain)
 			}
 			c := chain
 			c.Count = len(waiting)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -68,7 +68,7 @@ func (e *evidence) endlessService(threads []watched) []profile.Verdict {
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if c.State != profile.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
-			ownFrame(c.Frames) == nil || !stood(before, after, session.ChainKey(c)) {
+			ownFrame(c.Frames) == nil || !stood(before, after, tasks.ChainKey(c)) {
 			continue
 		}
 		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind], c.WaitsFor.Type)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/heapwalk"
-	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -252,7 +252,7 @@ func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verd
 			continue
 		}
 		in := c.Frames[0].Display
-		n := stood[session.ChainKey(c)]
+		n := stood[tasks.ChainKey(c)]
 		if end := e.sourceEnds(in); n <= most || end != neverEnds && end != failedEnd {
 			continue
 		}

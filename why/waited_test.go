@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/requests"
 	"clrsnap/profile"
 )
 
@@ -38,7 +38,7 @@ func TestWaited(t *testing.T) {
 			{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.began.Add(time.Second)},
 		},
 	}}}
-	e.flights = []flightLook{{0, &session.InFlight{Requests: &r, Tasks: &profile.Tasks{Chains: chains}}}}
+	e.flights = []flightLook{{0, &requests.InFlight{Requests: &r, Tasks: &profile.Tasks{Chains: chains}}}}
 	want := []string{
 		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
 		"2 workers of the thread pool sleep in Shop.Store.Retry: no other work gets them.",

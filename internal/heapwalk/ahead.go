@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -161,7 +162,7 @@ func meaning(p *session.Process, obj arch.Addr, class *object.Class) string {
 		return p.Runtime.Meaning(obj, class)
 	case class.Assembly == coreLib && class.Display == "string":
 		return clr.TextMeaning(p.Managed.Objects, obj)
-	case class.Is(coreLib, session.MulticastClass):
+	case class.Is(coreLib, tasks.MulticastClass):
 		return p.AheadDelegate(obj, class)
 	}
 	return ""

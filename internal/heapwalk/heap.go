@@ -53,7 +53,7 @@ func Heap(ctx context.Context, p *session.Process, o Options) (*profile.Heap, er
 		}
 	}
 	out := h.result(census)
-	if m, err := p.Memory(); err == nil {
+	if m, err := Memory(p); err == nil {
 		out.Memory = &m
 	}
 	return out, p.Alive()

@@ -3,11 +3,13 @@ package heapwalk
 import (
 	"context"
 	"regexp"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -23,8 +25,8 @@ type Kept struct {
 // KeptBy finds what keeps the sources that async methods wait for, and failed tasks, in one walk of the heap. Waits
 // that have ended or changed, and tasks that were moved, are left out. The result is empty if the heap has changed
 // too much meanwhile. Like Options.Roots, KeptBy takes memory for the references between all objects.
-func KeptBy(ctx context.Context, p *session.Process, waits []session.SourceWait, failed []uint64) (
-	sources map[session.SourceWait]Kept, tasks map[uint64]Kept, err error,
+func KeptBy(ctx context.Context, p *session.Process, waits []tasks.SourceWait, failed []uint64) (
+	sources map[tasks.SourceWait]Kept, faults map[uint64]Kept, err error,
 ) {
 	if p.Runtime == nil {
 		return nil, nil, p.NoRuntimeError("references")
@@ -36,7 +38,7 @@ func KeptBy(ctx context.Context, p *session.Process, waits []session.SourceWait,
 	o.Data = true
 	fields := map[arch.Addr]uint32{}
 	o.Want = func(mt arch.Addr) bool {
-		at, ok := p.SourceField(mt)
+		at, ok := sourceField(p, mt)
 		if ok {
 			fields[mt] = at
 		}
@@ -68,7 +70,7 @@ func KeptBy(ctx context.Context, p *session.Process, waits []session.SourceWait,
 	if ways == nil {
 		return nil, nil, ctx.Err()
 	}
-	sources, tasks = map[session.SourceWait]Kept{}, map[uint64]Kept{}
+	sources, faults = map[tasks.SourceWait]Kept{}, map[uint64]Kept{}
 	path := func(at arch.Addr) *profile.HeapPath {
 		n, ok := census.Graph.Number(at)
 		if !ok {
@@ -84,7 +86,7 @@ func KeptBy(ctx context.Context, p *session.Process, waits []session.SourceWait,
 		return nil
 	}
 	for _, wait := range waits {
-		task, ok := p.SourceAwaited(wait)
+		task, ok := tasks.SourceAwaited(p, wait)
 		if !ok {
 			continue
 		}
@@ -100,11 +102,41 @@ func KeptBy(ctx context.Context, p *session.Process, waits []session.SourceWait,
 		sources[wait] = k
 	}
 	for _, task := range failed {
-		if p.IsFailed(arch.Addr(task)) {
+		if isFailed(p, arch.Addr(task)) {
 			if _, there := census.Graph.Number(arch.Addr(task)); there {
-				tasks[task] = Kept{Path: path(arch.Addr(task))}
+				faults[task] = Kept{Path: path(arch.Addr(task))}
 			}
 		}
 	}
-	return sources, tasks, p.Alive()
+	return sources, faults, p.Alive()
+}
+
+// A task of a TaskCompletionSource ends when somebody completes the source. Who refers to the source can complete the
+// task; if nobody does, the task never ends (System.Private.CoreLib, TaskCompletionSource.cs and
+// TaskCompletionSource_T.cs: _task).
+const sourceTask = "_task"
+
+// sourceField is the offset of the task in the objects of a class, if the class is a TaskCompletionSource.
+func sourceField(p *session.Process, mt arch.Addr) (uint32, bool) {
+	class, err := p.Managed.Objects.Table(mt)
+	if err != nil {
+		return 0, false
+	}
+	for c := range class.Bases {
+		if c.Assembly == coreLib && strings.HasPrefix(c.Plain(), permits.Completion) {
+			at, err := p.Managed.Objects.Offset(class, sourceTask)
+			return at, err == nil
+		}
+	}
+	return 0, false
+}
+
+// isFailed reports whether an object is a task that has failed.
+func isFailed(p *session.Process, task arch.Addr) bool {
+	class, err := p.Managed.Objects.Class(task)
+	if err != nil || !session.IsTask(class) {
+		return false
+	}
+	flags, err := p.Managed.Objects.Uint32(task, class, "m_stateFlags")
+	return err == nil && session.TaskEnd(flags) == profile.TaskFaulted
 }

@@ -4,7 +4,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
-	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 )
 
 // describe describes a large collection. It returns false if the memory has something else now.
@@ -48,7 +48,7 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 // target names the class of the object that a delegate calls, or the method of a lambda; "": the delegate of a static
 // method is its own target.
 func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
-	to, err := h.p.Managed.Objects.Pointer(delegate, c, session.DelegateTarget)
+	to, err := h.p.Managed.Objects.Pointer(delegate, c, tasks.DelegateTarget)
 	if err != nil || to == delegate {
 		return ""
 	}
@@ -134,7 +134,7 @@ func (h *pileWalk) timersCall(array arch.Addr) string {
 				if err != nil {
 					break
 				}
-				if name, err := h.p.TimerCalls(at, c, h.delegates); err == nil && name != staticTimer {
+				if name, err := tasks.TimerCalls(h.p, at, c, h.delegates); err == nil && name != staticTimer {
 					names.add(name)
 				}
 				at, _ = objects.Pointer(at, c, nextTimer)
@@ -208,7 +208,7 @@ func (h *pileWalk) called(sample []calledBack) string {
 		c, err := h.p.Managed.Objects.Class(one.state)
 		switch {
 		case err != nil:
-		case c.Is(coreLib, session.MulticastClass): // the argument of Register, if Register got no state
+		case c.Is(coreLib, tasks.MulticastClass): // the argument of Register, if Register got no state
 			names.add(h.target(one.state, c))
 		default:
 			names.add(c.Display)

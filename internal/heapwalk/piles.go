@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
@@ -70,8 +71,8 @@ type countable struct {
 // countables are the countable classes (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections). A
 // concurrent dictionary has many numbers, in its tables: see concurrentTables.
 var countables = map[string]countable{
-	session.MulticastClass: {kind: Event, eightBytes: true}, // by handlerFields
-	concurrentTables:       {kind: Collection},
+	tasks.MulticastClass: {kind: Event, eightBytes: true}, // by handlerFields
+	concurrentTables:     {kind: Collection},
 
 	"System.Collections.Concurrent.ConcurrentQueue`1": {
 		kind: Collection, count: "_head", eightBytes: true, segments: true,
@@ -131,13 +132,13 @@ type pileWalk struct {
 	tables  int                           // of concurrent dictionaries
 	tokens  map[arch.Addr]*tokenCallbacks // by CancellationTokenSource+Registrations
 
-	delegates session.DelegateNames
+	delegates tasks.DelegateNames
 }
 
 func newPileWalk(p *session.Process) *pileWalk {
 	return &pileWalk{
 		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{},
-		delegates: session.DelegateNames{},
+		delegates: tasks.DelegateNames{},
 	}
 }
 

@@ -41,9 +41,9 @@ type AsyncCode struct {
 type AsyncSite struct {
 	Below    int       // index of the frame above which the awaiting methods are shown
 	Argument arch.Addr // first argument of the frame: state machine, box or task; 0: unknown
-	table    arch.Addr // of a MoveNext: the type of the state machine; 0: Argument is something else
+	Table    arch.Addr // of a MoveNext: the type of the state machine; 0: Argument is something else
 	of       arch.Addr // of a box: the state machine type of the MoveNext called by the box; 0: unknown
-	serves   bool      // Argument is the object of the server
+	Serves   bool      // Argument is the object of the server
 	task     int       // index of the frame that runs the delegate of the task in Argument; 0: none
 	resumed  bool      // the caller is framework code that resumes a suspended method
 	resumes  *resumingFrame
@@ -97,7 +97,7 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *naming.NamedFrame) (c AsyncCode, 
 	core := fr.Module == coreLib
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
 		strings.HasPrefix(fr.Method, listenedBoxes))
-	c.resume = core && ResumesMethods(fr.Method) && p.canResume(fr.Of.MethodTable)
+	c.resume = core && ResumesMethods(fr.Method) && p.CanResume(fr.Of.MethodTable)
 	c.runner = c.box || c.resume || core && strings.HasPrefix(fr.Method, contextMethods) || LiesBetween(fr.Method)
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
 	c.serves = !moves && web.RoleOf(fr.Module, fr.Method) == web.Serving
@@ -143,8 +143,8 @@ func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
 	if site.Argument = argument; c.resume {
 		site.resumes = &resumingFrame{}
 	}
-	again := func(s AsyncSite) bool { return s.table != 0 && s.Argument == argument }
-	if site.table == 0 || !slices.ContainsFunc(a.Sites, again) {
+	again := func(s AsyncSite) bool { return s.Table != 0 && s.Argument == argument }
+	if site.Table == 0 || !slices.ContainsFunc(a.Sites, again) {
 		a.Sites = append(a.Sites, site)
 	}
 	return true
@@ -166,7 +166,7 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	if c == nil || !c.known && !c.resume || len(a.Sites) == maxAsyncSites {
 		return s, false
 	}
-	s = AsyncSite{Below: index + 1, table: c.table, serves: c.serves}
+	s = AsyncSite{Below: index + 1, Table: c.table, Serves: c.serves}
 	if c.box || c.resume {
 		s.Below = a.runner
 		if a.moves+1 == a.runner {
@@ -196,7 +196,7 @@ func (s *visit) awaiting(frames []profile.Frame) (out []AwaitingAt) {
 	}
 	for i := range p.stack.asyncs.Sites {
 		site := &p.stack.asyncs.Sites[i]
-		if site.Below >= len(frames) || p.room <= 0 || site.serves {
+		if site.Below >= len(frames) || p.room <= 0 || site.Serves {
 			continue
 		}
 		below := &frames[site.Below]
@@ -218,15 +218,15 @@ func (s *visit) awaiting(frames []profile.Frame) (out []AwaitingAt) {
 		for k := range chain.Steps {
 			at.Frames = append(at.Frames, p.AsyncStep(&chain.Steps[k], inner))
 			inner = &chain.Steps[k]
-			p.room -= asyncCost(&at.Frames[k])
+			p.room -= AsyncCost(&at.Frames[k])
 		}
 		out = append(out, at)
 	}
 	return out
 }
 
-// asyncCost is the size of a frame in bytes.
-func asyncCost(f *profile.Frame) int {
+// AsyncCost is the size of a frame in bytes.
+func AsyncCost(f *profile.Frame) int {
 	return int(unsafe.Sizeof(*f)) + len(f.Method) + len(f.Display) + len(f.Short) + len(f.Signature)
 }
 
@@ -252,7 +252,7 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 	reused := false
 	var nobody error
 	read := func() (err error) {
-		c, reused, err = p.awaitingSite(site)
+		c, reused, err = p.AwaitingSite(site)
 		if nobody = nil; errors.Is(err, ErrNeverSuspended) || errors.Is(err, ErrOver) {
 			nobody = err
 			return nil
@@ -279,9 +279,9 @@ func (p *Process) StillCalled(sp, ip arch.Addr) bool {
 	return err == nil && arch.Addr(at) == ip
 }
 
-// awaitingSite reads once the methods that await the async method of a site. reused: the data may
+// AwaitingSite reads once the methods that await the async method of a site. reused: the data may
 // serve another call by now.
-func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err error) {
+func (p *Process) AwaitingSite(site *AsyncSite) (c async.Chain, reused bool, err error) {
 	switch {
 	case site.resumes != nil:
 		return p.awaitingResumed(site)
@@ -289,15 +289,19 @@ func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err
 		c, err = p.awaitingTask(site.Argument)
 		return c, false, err
 	}
-	box, c, err := site.awaiting(p.asyncReader())
+	box, c, err := site.Awaiting(p.AsyncReader())
 	return c, box != nil && box.Reused(), err
 }
 
-// awaiting reads once the box of a site's async method, and the awaiting methods.
-func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain, err error) {
-	if site.table == 0 {
+// Leads reports whether the frame of a site leads to the awaiting methods without a box: the frame resumes methods, or
+// runs the delegate of a task.
+func (site *AsyncSite) Leads() bool { return site.resumes != nil || site.task > 0 }
+
+// Awaiting reads once the box of a site's async method, and the awaiting methods.
+func (site *AsyncSite) Awaiting(r *async.Reader) (box *async.Box, c async.Chain, err error) {
+	if site.Table == 0 {
 		box, err = r.Box(site.Argument)
-	} else if box, err = r.Of(site.Argument, site.table); errors.Is(err, async.ErrNoBox) {
+	} else if box, err = r.Of(site.Argument, site.Table); errors.Is(err, async.ErrNoBox) {
 		if site.resumed {
 			return nil, c, ErrOver // a method's end clears the state machine
 		}
@@ -324,7 +328,7 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 // callSlot is the size in bytes of the return address that a call pushes.
 const callSlot = 8
 
-func (p *Process) asyncReader() *async.Reader {
+func (p *Process) AsyncReader() *async.Reader {
 	if p.async == nil {
 		// None of the fields that New binds is required: there is no error.
 		var names async.Machines = p.Engine.Types

@@ -61,9 +61,9 @@ func TestReported(t *testing.T) {
 		}
 	}
 	want := []AsyncSite{
-		{Below: 2, Argument: 0x20, table: 0x100, resumed: true}, {Below: 2, Argument: 0x18, of: 0x100},
+		{Below: 2, Argument: 0x20, Table: 0x100, resumed: true}, {Below: 2, Argument: 0x18, of: 0x100},
 		{Below: 2, Argument: 0x18, of: 0x100},
-		{Below: 7, Argument: 0x30, table: 0x100},
+		{Below: 7, Argument: 0x30, Table: 0x100},
 	}
 	if !slices.Equal(a.Sites, want) {
 		t.Errorf("%+v", a.Sites)
@@ -80,22 +80,6 @@ func TestCopiedWords(t *testing.T) {
 	for _, at := range []arch.Addr{0x8, 0xf, 0x17, 0x20, ^arch.Addr(3)} {
 		if err := m.ReadMemory(b, at); err == nil {
 			t.Errorf("%v can be read", at)
-		}
-	}
-}
-
-func TestCommonTarget(t *testing.T) {
-	const to = "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established"
-	for _, tt := range []struct{ a, b, want string }{
-		{to, to, to},
-		{to, "recv tcp 10.1.2.3:41235 → 10.1.2.9:5432 established", "recv tcp → 10.1.2.9:5432 established"},
-		{"recv tcp → 10.1.2.9:5432 established", to, "recv tcp → 10.1.2.9:5432 established"},
-		{"recv tcp 10.1.2.3:80 → 10.9.9.9:1 established", "recv tcp 10.1.2.3:80 → 10.9.9.9:2 established",
-			"recv tcp 10.1.2.3:80"},
-		{to, "recv", "recv"}, {to, "send tcp", ""}, {"", "", ""},
-	} {
-		if got := commonTarget(tt.a, tt.b); got != tt.want {
-			t.Errorf("%q and %q: %q, want %q", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

@@ -255,9 +255,9 @@ func (m *member) isNew(c *target.Capture) bool { return c.Stopped || c.Proof != 
 // captured walks a member captured at the instant, and sets again if another attempt may bring more.
 func (a *atOnce) captured(m *member, c *target.Capture, err error) {
 	a.forget(m)
-	s := &visit{Suspension{
+	s := &visit{Suspension: Suspension{
 		Process: a.g.Process, Thread: m.thread, Capture: c, Stops: a.g.stops, extra: m.extra,
-	}, a.g}
+	}, g: a.g}
 	if err := a.g.FinishCapture(&s.Suspension, err); err != nil {
 		m.ended = errors.Is(err, target.ErrThreadExited)
 		if m.stack = a.g.without(&m.thread, err); errors.Is(err, live.ErrNotStopping) {

@@ -3,6 +3,7 @@ package session
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/permits"
 	"clrsnap/profile"
 )
 
@@ -49,8 +50,8 @@ func (p *Process) stepMethod(s *async.Step) (methodPlace, bool) {
 	return methodPlace{}, false
 }
 
-// stepReads is readsChannel for a step of a chain.
-func (p *Process) stepReads(s *async.Step) bool {
+// StepReads is ReadsChannel for a step of a chain.
+func (p *Process) StepReads(s *async.Step) bool {
 	m, ok := p.stepMethod(s)
 	return ok && p.readsChannel(m)
 }
@@ -69,4 +70,36 @@ func (p *Process) frameMethod(f *profile.Frame) (methodPlace, bool) {
 func (p *Process) ReadsChannel(f *profile.Frame) bool {
 	m, ok := p.frameMethod(f)
 	return ok && p.readsChannel(m)
+}
+
+// completes reports whether a method completes a TaskCompletionSource, by its IL or by that of the methods that it
+// calls in its module. The IL does not tell which.
+func (p *Process) completes(m methodPlace) bool {
+	if p.Runtime == nil || p.Managed.Objects == nil || m.module == 0 || m.rid == 0 ||
+		!p.PermitReader().Matters(m.module) {
+		return false
+	}
+	c, err := p.PermitReader().Code(m.module, m.rid)
+	return err == nil && c.Completes()
+}
+
+// StepCompletes is Completes for a step of a chain.
+func (p *Process) StepCompletes(s *async.Step) bool {
+	m, ok := p.stepMethod(s)
+	return ok && p.completes(m)
+}
+
+// Completes reports whether the method of a frame completes a TaskCompletionSource, by its IL. For frames of .NET the
+// answer is false.
+func (p *Process) Completes(f *profile.Frame) bool {
+	m, ok := p.frameMethod(f)
+	return ok && p.completes(m)
+}
+
+// PermitReader reads what the IL of methods does with semaphores and tasks.
+func (p *Process) PermitReader() *permits.Reader {
+	if p.permits == nil {
+		p.permits = permits.New(p.Managed.Objects, p.Runtime.Names, p.Runtime.Types)
+	}
+	return p.permits
 }

@@ -150,7 +150,7 @@ func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
 // awaiting is Awaiting with the runtime's helper methods.
 func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
 	if site.resumes == nil {
-		_, chain, err = site.awaiting(c.reader)
+		_, chain, err = site.Awaiting(c.reader)
 		return chain, err
 	}
 	d, err := c.reader.DispatchingAt(site.Argument, c.p.dispatcher.layout)

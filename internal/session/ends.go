@@ -103,7 +103,7 @@ func (p *Process) unixSocket(inode uint64) string {
 // askUnix asks the kernel for a Unix socket of the process's network namespace.
 func (p *Process) askUnix(inode uint64) (s sockdiag.UnixSocket, err error) {
 	const namespace = "ns/net"
-	dir := p.runningProcess().Dir()
+	dir := p.RunningProcess().Dir()
 	theirs, err := dir.Readlink(namespace)
 	if err != nil {
 		return s, err

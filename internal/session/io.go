@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // ioCalls are the system calls that wait for input or output, with a verb for each. The first
@@ -41,7 +41,7 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 		return nil
 	}
 	w := &profile.Wait{Kind: profile.WaitIO, Target: verb, Certain: true}
-	if s.Process.runningProcess() == nil || c.SyscallArgs == [6]uint64{} {
+	if s.Process.RunningProcess() == nil || c.SyscallArgs == [6]uint64{} {
 		return w // a dump does not keep the targets of descriptors
 	}
 	switch {
@@ -50,7 +50,7 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	case name == "poll" || name == "ppoll":
 		w.Target = strings.TrimSpace(verb + " " + strings.Join(s.polled(), ", "))
 	case !ioSets[name]:
-		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
+		w.Target = s.Process.DescribeIO(verb, int32(c.SyscallArgs[0]))
 	}
 	if r := resolver(frames); r != "" {
 		w.Target = r + ": " + w.Target
@@ -128,7 +128,7 @@ func (s *Suspension) polled() (out []string) {
 	}
 	for ; len(b) > 0; b = b[size:] {
 		if fd := int32(binary.LittleEndian.Uint32(b)); fd >= 0 {
-			out = append(out, s.Process.descriptor(fd))
+			out = append(out, s.Process.Descriptor(fd))
 		}
 	}
 	if n > maxPolled {
@@ -137,20 +137,20 @@ func (s *Suspension) polled() (out []string) {
 	return out
 }
 
-// describeIO describes an operation on a descriptor: "read /var/log/orders.log". A dump does not keep the targets of
+// DescribeIO describes an operation on a descriptor: "read /var/log/orders.log". A dump does not keep the targets of
 // descriptors.
-func (p *Process) describeIO(verb string, fd int32) string {
-	if fd < 0 || p.runningProcess() == nil {
+func (p *Process) DescribeIO(verb string, fd int32) string {
+	if fd < 0 || p.RunningProcess() == nil {
 		return verb
 	}
-	return verb + " " + p.descriptor(fd)
+	return verb + " " + p.Descriptor(fd)
 }
 
-// descriptor describes the target of a descriptor: a path, a pipe with the process at the other
+// Descriptor describes the target of a descriptor: a path, a pipe with the process at the other
 // end, or the addresses and the state of a socket. The process may have closed the descriptor
 // meanwhile, and opened another file with the same number.
-func (p *Process) descriptor(fd int32) string {
-	dir := p.runningProcess().Dir()
+func (p *Process) Descriptor(fd int32) string {
+	dir := p.RunningProcess().Dir()
 	link, err := dir.Readlink("fd/" + strconv.Itoa(int(fd)))
 	if err != nil {
 		return fmt.Sprintf("descriptor %d", fd)

@@ -19,7 +19,7 @@ type packing struct {
 // beginPacking begins to pack stacks, if Options want packed stacks. Stacks whose frames get names later are not
 // packed, and stacks whose frames are read again.
 func (g *gathering) beginPacking() {
-	if g.Options.PackStacks && g.Options.Source == nil && !g.o.Unpacked && !g.o.Waits {
+	if g.Options.PackStacks && g.Options.Source == nil && !g.o.Unpacked && g.o.Observe == nil {
 		g.packing = &packing{}
 	}
 }

@@ -48,9 +48,6 @@ type Options struct {
 	Inlined bool
 	// Async adds to the stacks of snapshots the async methods that await the running methods.
 	Async bool
-	// Permits says whether SnapshotOptions.Waits also finds the likely holders of permits, and of tasks to
-	// complete.
-	Permits PermitsMode
 	// PackStacks packs the stacks of threads (profile.Thread.Packed) of snapshots.
 	PackStacks bool
 }

@@ -1,227 +1,270 @@
 package session_test
 
 import (
-	"context"
-	"regexp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
-	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/livetest"
-	"clrsnap/internal/naming"
-	"clrsnap/internal/session"
+	"clrsnap/internal/moments"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/internal/testenv"
-	"clrsnap/internal/walk"
+	"clrsnap/profile"
 )
 
-// small keeps the reserved memory of a program's heap small.
-var small = []string{"DOTNET_GCHeapHardLimit=0x4000000"}
-
-// moments are the recorded moments, by the beginnings of their files' names.
-var moments = map[string]moment{
-	"deadlocks": {
-		app: "deadlocks", o: testenv.Options{Env: small}, asks: []string{"truths"}, looks: []look{waitsLook},
-	},
-	"deadlocks-suspended": {
-		app: "deadlocks", o: testenv.Options{Env: small, Compile: livetest.RuntimeAsync}, asks: []string{"truths"},
-		looks: []look{waitsLook}, only: "net11",
-	},
-	"waits": {
-		app: "waits", o: testenv.Options{Env: small}, asks: []string{"truths"}, looks: []look{waitsLook, threadsLook},
-	},
-	"tasks": {
-		app: "tasks", o: testenv.Options{Env: small, Args: []string{"--suspended", "3", "--running"}},
-		asks: []string{"truths"}, looks: []look{tasksLook, stacksLook},
-	},
-	"tasks-suspended": {
-		app: "tasks", o: testenv.Options{
-			Env: small, Args: []string{"--suspended", "3", "--running"}, Compile: livetest.RuntimeAsync,
-		},
-		asks: []string{"truths"}, looks: []look{tasksLook, stacksLook}, only: "net11",
-	},
-	"requests": {
-		app: "requests", o: testenv.Options{Env: small}, start: upstream, begin: hang, asks: []string{"begun"},
-		looks: []look{requestsLook, inFlightLook}, only: "net11",
-	},
-	"heap": {
-		app: "heap", o: testenv.Options{Env: small, Args: []string{"--objects", "2000"}},
-		asks: []string{"leak 300", "truth", "total"}, looks: []look{heapLook, objectsLook, retainedLook, pilesLook},
-	},
-	"keepers": {
-		app: "keepers", o: testenv.Options{Env: small}, asks: []string{"truth"}, looks: []look{rootsLook},
-		only: "net11",
-	},
-	"contexts": {app: "contexts", o: testenv.Options{Env: small}, looks: []look{contextsLook}, only: "net11"},
-	"generics": {
-		app: "generics", o: testenv.Options{Env: small}, asks: []string{"places"}, looks: []look{stacksLook},
-		only: "net11",
-	},
-	"failing": {
-		app: "failing", o: testenv.Options{Env: small, Args: []string{"--hold", heldWays}}, stderr: true,
-		looks: []look{stacksLook}, only: "net11",
-	},
-	"ahead": {
-		app: "hello", ahead: true, looks: []look{waitsLook, tasksLook, nodesLook}, only: "net11",
-	},
-	"hosted": {
-		app: "hosted", o: testenv.Options{Env: small, Args: []string{"--of", "failed"}}, looks: []look{inFlightLook},
-		only: "net11",
-	},
-}
-
-// heldWays are the ways in which the program failing keeps a thread in a handler.
-const heldWays = "catch,filter,finally,again,throw-ex,inner,during,dispatch,async,aggregate,aggregates,generic," +
-	"iterator,lambda,dynamic,collectible,null,divide,constructor,argument,reflection,remote,deep,lines,no-message,cycle"
-
-var everything = session.Options{
-	Options: naming.Options{ExactGenerics: true, Lines: true},
-	Inlined: true, Async: true, Permits: session.PermitsAlways,
-}
-
-func waitsLook(p *session.Process) (any, error) {
-	return p.Snapshot(context.Background(), session.SnapshotOptions{Waits: true})
-}
-
-func stacksLook(p *session.Process) (any, error) {
-	return p.Snapshot(context.Background(), session.SnapshotOptions{})
-}
-
-func tasksLook(p *session.Process) (any, error) {
-	return p.Tasks(context.Background(), session.WalkOptions{})
-}
-
-func requestsLook(p *session.Process) (any, error) {
-	return p.Requests(context.Background(), session.WalkOptions{})
-}
-
-func inFlightLook(p *session.Process) (any, error) {
-	return p.InFlight(context.Background(), session.WalkOptions{}, true, true)
-}
-
-func heapLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Owners: true})
-}
-
-func objectsLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
-		Type: regexp.MustCompile(`^Shop\.Colour\[\]$`), MaxInstances: 10, MaxStrings: 1000,
+// TestRecordedWaits: what the threads of a recorded program wait for, and hold, is what the program says.
+func TestRecordedWaits(t *testing.T) {
+	moments.Each(t, "waits", func(t *testing.T, m *recorded.Moment) {
+		s := moments.At[*profile.Snapshot](t, m, moments.Waits)
+		got, want := map[string]string{}, map[string]string{}
+		kinds := map[string]bool{}
+		for _, line := range m.Truths {
+			truth := truthOf(line)
+			thread := truth["thread"]
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == thread })
+			if i < 0 {
+				t.Errorf("no thread %q", thread)
+				continue
+			}
+			if th := &s.Threads[i]; strings.HasPrefix(line, "wait\t") {
+				kinds[truth["kind"]] = true
+				got["wait of "+thread], want["wait of "+thread] = waitFacts(th.Wait, truth)
+			} else {
+				want["holds of "+thread] += factsOf(truth, "kind", "type", "object", "recursion", "waiters", "detail")
+			}
+		}
+		for i := range s.Threads {
+			for _, h := range s.Threads[i].Holds {
+				got["holds of "+s.Threads[i].Name] += factsOf(map[string]string{
+					"kind": string(h.Kind), "type": h.Type, "object": address(h.Object), "detail": h.Detail,
+					"recursion": count(h.Recursion), "waiters": strconv.Itoa(h.Waiters),
+				}, "kind", "type", "object", "recursion", "waiters", "detail")
+			}
+		}
+		if len(kinds) < 15 {
+			t.Errorf("only %d kinds of waits", len(kinds))
+		}
+		for _, texts := range []map[string]string{got, want} {
+			for name := range maps.Clone(texts) {
+				texts[name] = strings.Join(slices.Sorted(strings.SplitAfterSeq(texts[name], "\n")), "")
+			}
+		}
+		moments.Compare(t, got, want)
 	})
 }
 
-func nodesLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
-		Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 10,
-	})
-}
-
-func retainedLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Keepers: true, Graph: true})
-}
-
-func rootsLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
-		Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`),
-	})
-}
-
-func contextsLook(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
-		Roots: regexp.MustCompile(`^(Contexts\.Treasure|System\.Reflection\.LoaderAllocator)$`), Retained: true,
-	})
-}
-
-// pilesLook finds the large collections, and the dominator of the largest.
-func pilesLook(p *session.Process) (any, error) {
-	piles, err := heapwalk.Piles(context.Background(), p)
-	if err != nil || len(piles) == 0 {
-		return piles, err
+// truthOf are the values in a line of the program.
+func truthOf(line string) map[string]string {
+	truth := map[string]string{}
+	for _, w := range strings.Split(line, "\t")[1:] {
+		name, value, _ := strings.Cut(w, "=")
+		truth[name] = value
 	}
-	keeper, count, err := heapwalk.Keeper(context.Background(), p, piles[0])
-	return []any{piles, keeper, count}, err
+	return truth
 }
 
-// threadsLook suspends each thread, and asks about each frame what recordings ask.
-func threadsLook(p *session.Process) (any, error) {
-	threads, err := p.Threads()
-	if err != nil {
-		return nil, err
+func factsOf(truth map[string]string, names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, "%s=%s ", name, truth[name])
 	}
-	var out []any
-	for _, th := range threads {
-		if th.ID == 0 {
-			continue
-		}
-		st, err := p.SnapshotThread(context.Background(), th.ID)
-		if err != nil {
-			return nil, err
-		}
-		s, err := p.Suspend(th.ID)
-		if err != nil {
-			return nil, err
-		}
-		named, calls := s.Named()
-		for i := range calls {
-			out = append(out, p.InlinedAt(&calls[i]))
-		}
-		out = append(out, st, named, len(calls), frameFacts(p, s))
-		s.Release()
+	return b.String() + "\n"
+}
+
+// waitFacts are the facts of a wait that the program tells, and the program's facts.
+func waitFacts(w *profile.Wait, truth map[string]string) (got, want string) {
+	names := []string{"kind", "type", "object", "owner", "recursion", "waiters", "field", "detail", "tasks"}
+	names = slices.DeleteFunc(names, func(name string) bool { _, told := truth[name]; return !told })
+	if w == nil {
+		return "", factsOf(truth, names...)
 	}
-	return out, nil
+	if w.Object == 0 && profile.WaitKind(truth["kind"]) == profile.CountdownWait { // the frames do not keep the object
+		names = []string{"kind"}
+	}
+	found := map[string]string{
+		"kind": string(w.Kind), "type": w.Type, "object": address(w.Object), "recursion": strconv.Itoa(w.Recursion),
+		"waiters": strconv.Itoa(w.Waiters), "field": w.Field, "detail": w.Detail,
+	}
+	if w.Owner != nil {
+		found["owner"] = w.Owner.Name
+	}
+	var tasks []string
+	for i := range w.Tasks {
+		tasks = append(tasks, address(w.Tasks[i].Object))
+	}
+	found["tasks"] = strings.Join(tasks, " ")
+	return factsOf(found, names...), factsOf(truth, names...)
 }
 
-// frameFacts are what recordings ask about the frames of a suspended thread.
-func frameFacts(p *session.Process, s *session.Suspension) (out []any) {
-	ctx := s.Walk.Context
-	p.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
-		fr, _ := p.LastingFrame(f)
-		out = append(out, fr.Frame)
-		if f.Kind != walk.Managed {
-			_, at := p.NativePlace(f)
-			out = append(out, p.NativeFrame(f), at)
-			return true
-		}
-		place, ok := p.Place(f, &fr)
-		out = append(out, place.IL, place.Next, place.Method, ok, p.Sites(&fr), p.MayHaveContext(f))
-		slot, context, ok := p.Context(f)
-		out = append(out, slot, context, ok)
-		if m, err := p.Method(f.Code.MethodDesc); err == nil {
-			out = append(out, m.Exact)
-		}
-		code, ok := p.AsyncCode(f, &fr)
-		suspendable, can := p.Suspendable(f.Code.MethodDesc)
-		out = append(out, code, ok, suspendable, can, p.ReadsChannel(&fr.Frame))
-		return true
-	})
-	return out
+func address(at uint64) string {
+	if at == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#x", at)
 }
 
-// eachMoment repeats a test for the moments of a program.
-func eachMoment(t *testing.T, name string, test func(t *testing.T, m *recorded.Moment)) {
-	t.Helper()
-	for runtime := range momentRuntimes {
-		if only := moments[name].only; only == "" || only == runtime {
-			t.Run(runtime, func(t *testing.T) {
-				m, err := recorded.ReadFile(momentFile(name + "-" + runtime))
-				if err != nil {
-					t.Fatal(err)
+func count(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// TestRecordedExceptions: the exceptions that recorded threads handle are the printed exceptions: types, messages, and
+// the methods of the first stack trace.
+func TestRecordedExceptions(t *testing.T) {
+	moments.Each(t, "failing", func(t *testing.T, m *recorded.Moment) {
+		s := moments.At[*profile.Snapshot](t, m, moments.Stacks)
+		compared := 0
+		for _, part := range strings.Split(m.Truths[0], "<<< ")[1:] {
+			way, text, _ := strings.Cut(part, "\n")
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == way })
+			if i < 0 {
+				t.Errorf("no thread %q", way)
+				continue
+			}
+			e := s.Threads[i].Exception
+			if e == nil || !strings.HasPrefix(text, e.Type) || !strings.Contains(text, e.Message) || e.Uncertain != "" {
+				t.Errorf("%s: %+v, want %s", way, e, text)
+				continue
+			}
+			last := 0
+			for k := range e.Frames {
+				f := &e.Frames[k]
+				method := f.Method[strings.LastIndexAny(f.Method, ".+")+1:]
+				if f.Module != "failing" || strings.ContainsAny(f.Method, "{<") {
+					continue // .NET prints async methods and lambdas otherwise
 				}
-				test(t, m)
-			})
+				at := strings.Index(text[last:], "."+method)
+				if compared++; at < 0 {
+					t.Errorf("%s: frame %d, %s, is not in\n%s", way, k, f.Method, text[last:])
+					break
+				}
+				last += at + 1
+			}
 		}
-	}
+		if compared < 60 {
+			t.Errorf("only %d frames compared", compared)
+		}
+	})
 }
 
-// lookAt is a look at a moment by a process of its own.
-func lookAt[T any](t *testing.T, m *recorded.Moment, l look) T {
-	t.Helper()
-	p, err := session.OpenRecorded(t.Context(), m, everything)
-	if err != nil {
-		t.Fatal(err)
+// TestRecordedGenerics: the type arguments of frames in shared code are those that the program prints.
+func TestRecordedGenerics(t *testing.T) {
+	moments.Each(t, "generics", func(t *testing.T, m *recorded.Moment) {
+		s := moments.At[*profile.Snapshot](t, m, moments.Stacks)
+		exact, shared := 0, 0
+		for _, line := range m.Truths { // place, thread, the outermost method, the other generic frames
+			parts := strings.Split(line, "|")
+			tid, _ := strconv.Atoi(parts[1])
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+			if i < 0 {
+				t.Errorf("%s: no thread %s", parts[0], parts[1])
+				continue
+			}
+			want := parts[3:]
+			for k := range s.Threads[i].Frames {
+				f := &s.Threads[i].Frames[k]
+				name, _, _ := strings.Cut(f.Display, "{")
+				if len(want) == 0 || f.Kind != profile.Managed || livetest.Unbound(name) != livetest.Unbound(want[0]) {
+					continue
+				}
+				switch {
+				case f.Generics == profile.SharedGenerics:
+					shared++
+				case name != want[0]:
+					t.Errorf("%s: %s, want %s", parts[0], name, want[0])
+				default:
+					exact++
+				}
+				want = want[1:]
+			}
+			if len(want) > 0 {
+				t.Errorf("%s: no frame of %v", parts[0], want)
+			}
+		}
+		if exact < 100 || shared*5 > exact {
+			t.Errorf("%d frames are exact, %d shared", exact, shared)
+		}
+	})
+}
+
+// TestRecordedAhead: the waits, the suspended methods and the objects of a recorded native AOT program.
+func TestRecordedAhead(t *testing.T) {
+	want := map[string]string{
+		"holder": "WaitHandle.WaitOne  1 manual-reset event ", "wanter": "Monitor.Enter object 1  holder",
+		"waiter": "Monitor.Wait object 1  ", "sleeper": "Thread.Sleep  0  ",
+		"semaphore": "SemaphoreSlim.Wait System.Threading.SemaphoreSlim 0 count 0 ",
 	}
-	defer p.Close()
-	result, err := l(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result.(T)
+	moments.Each(t, "ahead", func(t *testing.T, m *recorded.Moment) {
+		s, got := moments.At[*profile.Snapshot](t, m, moments.Waits), map[string]string{}
+		for i := range s.Threads {
+			if w := s.Threads[i].Wait; w != nil && want[s.Threads[i].Name] != "" {
+				owner := ""
+				if w.Owner != nil {
+					owner = w.Owner.Name
+				}
+				got[s.Threads[i].Name] = fmt.Sprintf("%s %s %d %s %s", w.Kind, w.Type, w.Waiters, w.Detail, owner)
+			}
+		}
+		moments.Compare(t, got, want)
+		threads := 0
+		for _, line := range m.Truths { // "thread NAME ID wait METHOD < METHOD"
+			words := strings.Fields(line)
+			if len(words) < 5 || words[0] != "thread" {
+				continue
+			}
+			threads++
+			tid, _ := strconv.Atoi(words[2])
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+			if i < 0 || !s.Threads[i].Complete {
+				t.Errorf("%s: %+v", line, s.Threads[max(i, 0)])
+			}
+		}
+		if threads < 5 {
+			t.Errorf("the program says where %d threads are", threads)
+		}
+		tasks := moments.At[*profile.Tasks](t, m, moments.Tasks)
+		if len(tasks.Chains) != 1 || tasks.Methods != 2 || tasks.Chains[0].WaitsFor.Kind != profile.AwaitsSemaphore {
+			t.Errorf("%+v", tasks)
+		}
+		const nodes = 1000
+		h := moments.At[*profile.Heap](t, m, moments.Nodes)
+		if h.Matching != (profile.HeapAmount{Count: nodes, Bytes: 40 * nodes}) || h.ConsistentShare != 1 {
+			t.Errorf("%+v", h.Matching)
+		}
+	})
+}
+
+// TestRecordedThreads: a suspended thread has the frames of its snapshot.
+func TestRecordedThreads(t *testing.T) {
+	moments.Each(t, "waits", func(t *testing.T, m *recorded.Moment) {
+		facts := moments.At[[]any](t, m, moments.Threads)
+		compared := 0
+		for i, f := range facts {
+			st, ok := f.(*profile.Thread)
+			if !ok {
+				continue
+			}
+			named := facts[i+1].(profile.Thread)
+			if st.Complete != named.Complete || len(named.Frames) == 0 {
+				t.Errorf("%s: complete %v and %v, %d frames", st.Name, st.Complete, named.Complete, len(named.Frames))
+			}
+			seen := slices.DeleteFunc(slices.Clone(st.Frames), func(f profile.Frame) bool {
+				return f.Inlined || f.Kind == profile.Async
+			})
+			for k := range named.Frames {
+				f := &named.Frames[k]
+				if compared++; k >= len(seen) || seen[k].Method != f.Method || seen[k].IP != f.IP {
+					t.Errorf("%s: frame %d is %s, in the snapshot %+v", st.Name, k, f.Method, seen[min(k, len(seen)-1)])
+					break
+				}
+			}
+		}
+		if compared < 300 {
+			t.Errorf("only %d frames compared", compared)
+		}
+	})
 }

@@ -17,7 +17,7 @@ const maxRunners = 1 << 16
 func (s *visit) noteRuns(subject *waits.Subject) {
 	g := s.g
 	delete(g.runs, s.Thread.OSThreadID)
-	if runs := g.waitReader().Runs(subject); len(runs) > 0 && len(g.runs) < maxRunners {
+	if runs := g.WaitReader().Runs(subject); len(runs) > 0 && len(g.runs) < maxRunners {
 		if g.runs == nil {
 			g.runs = map[int][]waits.Run{}
 		}
@@ -96,7 +96,7 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 		run = list[0].thread
 	}
 	r.g.nameTask(w, run)
-	if len(list) != 1 || !r.g.waitReader().StillRuns(list[0].run, r.g.moments.Still(list[0].thread.OSThreadID)) {
+	if len(list) != 1 || !r.g.WaitReader().StillRuns(list[0].run, r.g.moments.Still(list[0].thread.OSThreadID)) {
 		return
 	}
 	ref := RefOf(list[0].thread)
@@ -108,7 +108,7 @@ const maxReaders = 256
 
 // readers returns the other threads that hold a lock to read. Several waits for the lock share the list.
 func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) {
-	id, ok := r.g.waitReader().LockNumber(arch.Addr(w.Object))
+	id, ok := r.g.WaitReader().LockNumber(arch.Addr(w.Object))
 	if !ok {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 		r.reads, r.lists = map[uint64][]int{}, map[uint64][]profile.ThreadRef{}
 		for i := range r.threads {
 			if at := r.threads[i].ThreadID; at != 0 {
-				ids, _ := r.g.waitReader().ReadLocks(arch.Addr(at))
+				ids, _ := r.g.WaitReader().ReadLocks(arch.Addr(at))
 				for _, lock := range ids {
 					r.reads[lock] = append(r.reads[lock], i)
 				}
@@ -130,7 +130,7 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 				out = append(out, RefOf(&r.threads[i]))
 			}
 		}
-		if r.g.waitReader().ReadByEnded(arch.Addr(w.Object), id) {
+		if r.g.WaitReader().ReadByEnded(arch.Addr(w.Object), id) {
 			out = append(out, profile.ThreadRef{})
 		}
 		r.lists[id] = out

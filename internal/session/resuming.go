@@ -22,13 +22,13 @@ const (
 	resumingMethods = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask`1."
 	resumingMethod  = "DispatchContinuations" // and InstrumentedDispatchContinuations
 	listenedMethods = "System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper."
-	resumeStub      = "IL_STUB_AsyncResume"
+	ResumeStub      = "IL_STUB_AsyncResume"
 )
 
 // StubCode returns the role in async methods of code that can be unloaded, by its method; nil: the name alone tells
 // no role.
 func StubCode(method string) *AsyncCode {
-	if method == resumeStub {
+	if method == ResumeStub {
 		return &AsyncCode{runner: true}
 	}
 	return nil
@@ -41,7 +41,7 @@ func ResumesMethods(method string) bool {
 
 // LiesBetween reports whether a method lies between a resumed method and the resuming method.
 func LiesBetween(method string) bool {
-	return method == resumeStub || strings.HasPrefix(method, listenedMethods)
+	return method == ResumeStub || strings.HasPrefix(method, listenedMethods)
 }
 
 // resumingFrame is a frame that resumes methods.
@@ -60,14 +60,19 @@ func resumingFrameOf(f *walk.Frame, of arch.Addr) *resumingFrame {
 	return nil
 }
 
+// Resumes reports whether the frame of a site resumes the methods of the structure at an address.
+func (s *AsyncSite) Resumes(at arch.Addr) bool {
+	return s.resumes != nil && at >= s.resumes.low && at < s.resumes.high
+}
+
 // dispatcher is where threads keep the resumed methods.
 type dispatcher struct {
 	field  uint32 // offset of the address of the newest structure in a thread's static fields
 	layout async.DispatcherLayout
 }
 
-// canResume finds the dispatcher once, by a class of System.Private.CoreLib.
-func (p *Process) canResume(core arch.Addr) bool {
+// CanResume finds the dispatcher once, by a class of System.Private.CoreLib.
+func (p *Process) CanResume(core arch.Addr) bool {
 	if p.dispatcher == nil {
 		d, err := p.findDispatcher(core)
 		if err != nil {
@@ -109,10 +114,10 @@ func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
 // objectHeader is the base of the offsets of a struct's fields, in bytes: the offsets count as in an object.
 const objectHeader = 8
 
-// awaitingResumed is awaitingSite of a frame that resumes methods. If the frame's argument is not the task, reused is
+// awaitingResumed is AwaitingSite of a frame that resumes methods. If the frame's argument is not the task, reused is
 // true: the frame may belong to another call by now. But the collector may have moved the task instead.
 func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, err error) {
-	f, r := site.resumes, p.asyncReader()
+	f, r := site.resumes, p.AsyncReader()
 	data := p.Managed.Threads.LocalData(f.thread)
 	if data == 0 {
 		return c, false, ErrNeverSuspended

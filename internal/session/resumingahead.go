@@ -58,11 +58,21 @@ func (p *Process) dispatcherIn(b *thread.Block, l async.DispatcherLayout) (field
 	}
 	for off := objectHeader; off+8 <= len(data); off += 8 {
 		at := arch.Addr(binary.LittleEndian.Uint64(data[off:]))
-		if at.In(b.Low, b.High) && at%8 == 0 && p.asyncReader().IsDispatching(at, b.High, l) {
+		if at.In(b.Low, b.High) && at%8 == 0 && p.AsyncReader().IsDispatching(at, b.High, l) {
 			return uint32(off), true
 		}
 	}
 	return 0, false
+}
+
+// Dispatching reads all structures of a thread about tasks with running methods, the newest first; none: the place of
+// the newest is not known. CanResume has found the dispatcher.
+func (p *Process) Dispatching(thread arch.Addr) ([]async.Dispatching, error) {
+	newest, ok := p.newestDispatcher(thread)
+	if !ok {
+		return nil, nil
+	}
+	return p.AsyncReader().AllDispatching(newest, p.dispatcher.layout)
 }
 
 // newestDispatcher is the place of the address of a thread's newest structure; false: not known. In a native AOT

@@ -61,7 +61,7 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	case s.kind == gcinfo.NoContext:
 		return 0
 	case s.offset == 0:
-		return p.contextAmong(p.asyncReader(), p.Managed.Objects, &code, m, s)
+		return p.contextAmong(p.AsyncReader(), p.Managed.Objects, &code, m, s)
 	}
 	at, err := p.Managed.Objects.Word(m.Object + arch.Addr(s.offset))
 	if err != nil {

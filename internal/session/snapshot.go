@@ -25,10 +25,9 @@ type SnapshotOptions struct {
 	Filter Filter
 	// AtOnce takes all stacks at one instant. The stacks in a core dump always belong to one instant.
 	AtOnce bool
-	// Waits is for callers who ask for threads' wait edges. Threads that seem to wait for one another are captured
-	// again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the snapshot also has
-	// likely holders. Not together with AtOnce.
-	Waits bool
+	// Observe returns the snapshot's Observer, before the first thread is captured; nil: there is none. Not together
+	// with AtOnce.
+	Observe func(*Observed) Observer
 	// Async adds async methods also without Options.Async.
 	Async bool
 	// Unpacked leaves stacks unpacked also with Options.PackStacks, for callers that read the frames.
@@ -45,7 +44,7 @@ type Inspection struct {
 	Thread  *profile.Thread
 	Stack   *target.Stack
 	Context *arch.Context
-	sites   []AsyncSite
+	Sites   []AsyncSite
 }
 
 // Snapshot takes a snapshot of threads. Each thread is stopped only for the copy. When ctx ends, the result has the
@@ -106,7 +105,8 @@ type gathering struct {
 	// By thread.
 	runs   map[int][]waits.Run  // the tasks that the thread runs
 	epochs map[int]moment.Epoch // of the addresses of objects that were read of the thread
-	duties *duties              // nil: permits that threads hold are not wanted
+
+	observer Observer // nil: none
 }
 
 // found is the information found at the calls of threads' stacks, besides frames.
@@ -150,16 +150,16 @@ func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
 	g.beginPacking()
 	defer g.complete(ctx)
 	inGroups := g.watchGroups()
-	if g.o.Waits && g.Options.Permits != PermitsNever && g.Runtime != nil && g.Managed.Objects != nil {
-		g.duties = newDuties(g.permitReader())
+	if g.o.Observe != nil {
+		g.observer = g.o.Observe(&Observed{g})
 	}
 	if err := g.takeAll(ctx, list); err != nil {
 		return out, err
 	}
 	g.addHolds()
 	g.relate(nil)
-	if g.o.Waits {
-		g.findWaits(ctx)
+	if g.observer != nil {
+		g.observer.Find(ctx)
 	}
 	inGroups(out.Threads)
 	if err := g.from.Alive(); err != nil {
@@ -216,14 +216,15 @@ var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap ke
 // visit is a thread of a snapshot on its way.
 type visit struct {
 	Suspension
-	g *gathering
+	g     *gathering
+	queue arch.Addr // see Observer.Walked
 }
 
 // visit begins with a thread.
 func (g *gathering) visit(t *Thread) *visit {
-	return &visit{Suspension{
+	return &visit{Suspension: Suspension{
 		Process: g.Process, Thread: *t, Capture: &g.Capture, Also: g.AlsoBlocking(t), Stops: g.stops, Looks: g.looks,
-	}, g}
+	}, g: g}
 }
 
 // take takes the stack of one thread.
@@ -273,7 +274,9 @@ func (v *visit) finish(r walk.Result) taken {
 	v.fill(&out.Thread, r)
 	v.explain(&out.Thread)
 	out.waiting = v.awaiting(out.Frames)
-	g.duties.keep(g, out.OSThreadID)
+	if g.observer != nil {
+		g.observer.Walked(out.OSThreadID, v.queue)
+	}
 	if g.o.Inspect != nil && v.Walk.Stack != nil {
 		g.o.Inspect(&Inspection{&out.Thread, v.Walk.Stack, &v.Walk.Context, out.sites})
 	}
@@ -471,7 +474,6 @@ type walkedStack struct {
 	frames []profile.Frame
 	calls  []naming.Call // at which other methods may be inlined
 	asyncs Asyncs
-	duties dutySites
 	cost   int // of frames, in bytes
 }
 
@@ -479,7 +481,6 @@ type walkedStack struct {
 func (w *walkedStack) begin() {
 	w.frames, w.calls, w.cost = w.frames[:0], w.calls[:0], 0
 	w.asyncs.Begin()
-	w.duties.begin()
 }
 
 // frames walks the captured thread and names the frames.
@@ -487,6 +488,9 @@ func (s *visit) frames() walk.Result {
 	g, w := s.g, &s.g.stack
 	s.Managed, s.generics = false, s.generics[:0]
 	w.begin()
+	if g.observer != nil {
+		g.observer.Begin()
+	}
 	ctx := s.Walk.Context
 	var unnamed error
 	above := "" // the method of the latest frame, if the frame is managed
@@ -523,7 +527,9 @@ func (s *visit) frames() walk.Result {
 		if g.async {
 			g.asyncFrame(&w.asyncs, f, &fr, n)
 		}
-		g.duties.frame(g, f, &fr)
+		if g.observer != nil && f.Kind == walk.Managed && fr.Of.HasPlace() {
+			g.observer.Frame(f, fr.Of.Method, fr.Module, w.frames)
+		}
 		w.frames = append(w.frames, fr.Frame)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true
@@ -549,7 +555,7 @@ func (s *visit) frames() walk.Result {
 // Named walks the suspended thread's stack once, and names the frames and the calls by which others may have been
 // inlined. Named is for tests with a moment of their own; SnapshotThread captures the thread by itself.
 func (s *Suspension) Named() (profile.Thread, []naming.Call) {
-	v := visit{*s, s.Process.gather(SnapshotOptions{})}
+	v := visit{Suspension: *s, g: s.Process.gather(SnapshotOptions{})}
 	st := s.Process.Summary(&s.Thread)
 	r := v.frames()
 	st.Frames = v.g.stack.frames

@@ -78,17 +78,17 @@ func (s *standing) Dumped(addr arch.Addr, n int) int {
 	return int(at - addr)
 }
 
-// runningProcess is the running process, also while its threads stand still; nil: a core dump.
-func (p *Process) runningProcess() *live.Process {
+// RunningProcess is the running process, also while its threads stand still; nil: a core dump.
+func (p *Process) RunningProcess() *live.Process {
 	if s, ok := p.from.(*standing); ok {
 		return s.Process
 	}
 	return p.Live
 }
 
-// atRest calls look while all threads of a running process stand still, for most at most. If that fails, the result's
+// AtRest calls look while all threads of a running process stand still, for most at most. If that fails, the result's
 // Reason says why, and what look has found does not count.
-func (p *Process) atRest(ctx context.Context, most time.Duration, look func(context.Context) error) *profile.HeapStop {
+func (p *Process) AtRest(ctx context.Context, most time.Duration, look func(context.Context) error) *profile.HeapStop {
 	stop := &profile.HeapStop{}
 	stop.Exact = p.Stops(ctx, most, stop, func(limit time.Duration) error { return p.rest(ctx, limit, stop, look) })
 	return stop
@@ -212,26 +212,4 @@ func passing(err error) bool {
 		}
 	}
 	return false
-}
-
-// SnapshotWaitsAtRest is Snapshot with SnapshotOptions.Waits while all threads stand still. An earlier look while the
-// threads run finds all names. If the threads cannot be held, the earlier look counts: Snapshot.Stop says so.
-func (p *Process) SnapshotWaitsAtRest(ctx context.Context, filter Filter, most time.Duration) (
-	*profile.Snapshot, error,
-) {
-	o := SnapshotOptions{Filter: filter, Waits: true}
-	held, err := p.Snapshot(ctx, o)
-	if err != nil || !p.moments.Changes() || p.Managed == nil {
-		return held, err
-	}
-	before := held
-	stop := p.atRest(ctx, most, func(ctx context.Context) (err error) {
-		held, err = p.Snapshot(ctx, o)
-		return err
-	})
-	if !stop.Exact {
-		held = before
-	}
-	held.Stop = stop
-	return held, p.Alive()
 }

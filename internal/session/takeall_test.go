@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
@@ -54,6 +57,23 @@ func computing(s *profile.Snapshot) (n int, wrong string) {
 	return n, wrong
 }
 
+// lookAgain has a snapshot look at all threads once more.
+func lookAgain(o *Observed) Observer { return looksAgain{o} }
+
+type looksAgain struct{ *Observed }
+
+func (looksAgain) Begin()                                                    {}
+func (looksAgain) Frame(*walk.Frame, method.Method, string, []profile.Frame) {}
+func (looksAgain) Walked(int, arch.Addr)                                     {}
+
+func (o looksAgain) Find(ctx context.Context) {
+	all := make([]int, len(o.Snapshot().Threads))
+	for i := range all {
+		all[i] = i
+	}
+	o.LookAgain(ctx, all)
+}
+
 // TestNobodyIsStopped: the stacks of many computing threads are all there, and no thread is stopped. Exceptions are
 // threads that have a CPU all the time, and the time during which the collector keeps threads from running. If the
 // kernel does not tell registers, the threads are stopped, and the snapshot says why.
@@ -62,7 +82,7 @@ func TestNobodyIsStopped(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, framework string) {
 		threads := max(50, 8*runtime.NumCPU())
 		p := openBusy(t, framework, threads)
-		for name, o := range map[string]SnapshotOptions{"stacks": {}, "waits": {Waits: true}} {
+		for name, o := range map[string]SnapshotOptions{"stacks": {}, "looks": {Observe: lookAgain}} {
 			testenv.UntilSeen(t, func() string {
 				s, err := p.Snapshot(context.Background(), o)
 				if err != nil {

@@ -43,7 +43,7 @@ func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
 func (s *Suspension) findTask(site *AsyncSite, frames []profile.Frame) {
 	if s.Walk.Stack != nil {
 		subject := waits.Subject{Frames: frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
-		site.Argument = s.Process.waitReader().RunAt(&subject, site.task)
+		site.Argument = s.Process.WaitReader().RunAt(&subject, site.task)
 	}
 }
 
@@ -59,8 +59,8 @@ func (p *Process) awaitingTask(task arch.Addr) (c async.Chain, err error) {
 	if err != nil {
 		return c, err
 	}
-	if complete, known := p.isComplete(task, class); complete || !known {
+	if complete, known := p.IsComplete(task, class); complete || !known {
 		return c, errNoTask
 	}
-	return p.asyncReader().Awaiting(task)
+	return p.AsyncReader().Awaiting(task)
 }

@@ -19,7 +19,7 @@ func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
 	if w.Method != "" || !strings.HasPrefix(w.Type, runtimeTaskPrefix) {
 		return
 	}
-	task, r := arch.Addr(w.Object), p.asyncReader()
+	task, r := arch.Addr(w.Object), p.AsyncReader()
 	name := ""
 	stands := p.moments.Read(func() error {
 		steps, suspended, err := r.Methods(task)
@@ -41,14 +41,10 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if !p.canResume(class.Table) {
+	if !p.CanResume(class.Table) {
 		return "", nil
 	}
-	newest, ok := p.newestDispatcher(arch.Addr(t.ThreadID))
-	if !ok {
-		return "", nil
-	}
-	list, err := p.asyncReader().AllDispatching(newest, p.dispatcher.layout)
+	list, err := p.Dispatching(arch.Addr(t.ThreadID))
 	if err != nil {
 		return "", err
 	}
@@ -56,13 +52,13 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 	if at < 0 {
 		return "", nil
 	}
-	chain, err := p.asyncReader().Resuming(list[at])
+	chain, err := p.AsyncReader().Resuming(list[at])
 	if name := p.outermost(task, chain.Steps); name != "" || err != nil {
 		return name, err
 	}
 	stubs := 0 // the running method is the only one
 	for i := range t.Frames {
-		if t.Frames[i].Method != resumeStub {
+		if t.Frames[i].Method != ResumeStub {
 			continue
 		}
 		if stubs == at && i > 0 {

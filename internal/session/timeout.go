@@ -80,7 +80,7 @@ func (s *Suspension) over(st *profile.Thread) bool {
 	}
 	const ofSystem = 1
 	n := p.ownFrames(st.Frames)
-	return n > ofSystem || n > 0 && p.waitReader().Over(&s.Walk.Info) && s.Rests()
+	return n > ofSystem || n > 0 && p.WaitReader().Over(&s.Walk.Info) && s.Rests()
 }
 
 // maxRest bounds the believable rest of a timeout: .NET has no longer timeout than 31 bits of ms.
@@ -89,7 +89,7 @@ const maxRest = 1 << 31 * time.Millisecond
 // rest is how long a wait still lasts, by the end time of the wait on the thread's stack; 0: not known.
 func (s *Suspension) rest(w *profile.Wait) time.Duration {
 	stack, at := s.Walk.Stack, arch.Addr(s.Capture.SyscallArgs[3])
-	if s.Process.runningProcess() == nil || !stack.Contains(at) || !stack.Contains(at+8) {
+	if s.Process.RunningProcess() == nil || !stack.Contains(at) || !stack.Contains(at+8) {
 		return 0
 	}
 	sec, ok1 := stack.Uint64(at)

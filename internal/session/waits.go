@@ -58,7 +58,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 			return b, false
 		}
 		epoch := p.moments.Epoch()
-		if class, ok = p.waitReader().MonitorClass(&info); !ok {
+		if class, ok = p.WaitReader().MonitorClass(&info); !ok {
 			b.At, b.Lock, b.Kind = info.Slot, info.Object, s.plain(&info, epoch)
 			b.Unsure = b.Kind == ""
 			return b, !b.Unsure
@@ -78,7 +78,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		if b.At, b.Lock = arch.Addr(at), blocking.Lock; blocking.Wait {
 			b.Kind = profile.MonitorWait
 		}
-		class = p.waitReader().Class(blocking)
+		class = p.WaitReader().Class(blocking)
 	}
 	if class != nil && b.Kind != profile.SemaphoreWait && s.Rests() {
 		b.Type = class.Display
@@ -93,7 +93,7 @@ func (s *Suspension) Waits() profile.WaitKind {
 	if p.Managed == nil || p.Managed.Locks == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
 		return ""
 	}
-	kind := p.waitReader().Kind(&s.Walk.Info)
+	kind := p.WaitReader().Kind(&s.Walk.Info)
 	if !s.Rests() {
 		return ""
 	}
@@ -116,17 +116,17 @@ func (s *visit) explain(st *profile.Thread) {
 		}
 		if s.restsOn = nil; st.State != stateRunning {
 			subject.Frames = p.WithPrimitive(st.Frames, p.stack.calls)
-			st.Wait = p.waitReader().Wait(&subject)
+			st.Wait = p.WaitReader().Wait(&subject)
 			subject.Frames = st.Frames
-			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
+			s.queue = p.WaitReader().Queue()
 			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) {
-				s.restsOn = p.waitReader().RestsOn()
+				s.restsOn = p.WaitReader().RestsOn()
 			}
 			s.namedMutex(st)
 		}
 		delete(p.epochs, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
-		st.Holds = p.waitReader().Holds(&subject)
+		st.Holds = p.WaitReader().Holds(&subject)
 		s.nameHeld(st.Holds)
 		p.noteHeap(st.OSThreadID, len(st.Holds) > 0)
 		s.noteRuns(&subject)
@@ -158,7 +158,7 @@ func (s *Suspension) spins(st *profile.Thread) {
 		}
 	}
 	subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
-	if w := p.waitReader().Spins(&subject, registers); w != nil {
+	if w := p.WaitReader().Spins(&subject, registers); w != nil {
 		st.Wait = w
 	}
 }
@@ -188,7 +188,7 @@ func (g *gathering) addHolds() {
 		return
 	}
 	g.moments.Renew()
-	held, all := g.waitReader().Monitors()
+	held, all := g.WaitReader().Monitors()
 	g.out.HoldsPartial = !all && g.Managed.Locks != nil
 	owners := ownersOf(g.out.Threads)
 	for i := range g.out.Threads {
@@ -229,7 +229,7 @@ func (g *gathering) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
 			o.Lock = h.Lock
 			return t.Holds
 		}
-		if o.Lock == 0 && o.Type == h.Type && moved && !g.waitReader().HeldAt(o.Object, t.ManagedThreadID) {
+		if o.Lock == 0 && o.Type == h.Type && moved && !g.WaitReader().HeldAt(o.Object, t.ManagedThreadID) {
 			*o = h
 			return t.Holds
 		}
@@ -248,16 +248,16 @@ func ownersOf(threads []profile.Thread) map[uint64]int {
 	return owners
 }
 
-// waitReader returns the reader that explains waits.
-func (p *Process) waitReader() *waits.Reader {
+// WaitReader returns the reader that explains waits.
+func (p *Process) WaitReader() *waits.Reader {
 	if p.waits == nil {
 		p.waits = &waits.Reader{Managed: p.Managed, Runtime: p.Runtime, People: people{p}}
 		if p.moments.Changes() {
 			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
 			p.Managed.Seen.Directly(p.Live)
 		}
-		if p.runningProcess() != nil {
-			p.waits.File = p.describeIO
+		if p.RunningProcess() != nil {
+			p.waits.File = p.DescribeIO
 		}
 	}
 	return p.waits
@@ -417,7 +417,7 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 // runtimeWait explains a wait in the runtime's native code.
 func (s *Suspension) runtimeWait() *profile.Wait {
 	if s.Process.Runtime != nil && s.Walk.Info.Address != 0 {
-		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
+		if w := s.Process.WaitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
 			return w
 		}
 	}

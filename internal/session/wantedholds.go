@@ -59,7 +59,7 @@ func (p *Process) addWantedBy(t *profile.Thread, w *profile.Wait) {
 	if !ok || uint64(known.Address) != t.ThreadID {
 		return
 	}
-	h := p.waitReader().HeldNow(arch.Addr(w.Object), &known)
+	h := p.WaitReader().HeldNow(arch.Addr(w.Object), &known)
 	if h == nil || h.Lock != w.Lock {
 		return
 	}

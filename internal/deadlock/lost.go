@@ -1,0 +1,329 @@
+package deadlock
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/tasks"
+	"clrsnap/profile"
+)
+
+// Bounds of the search and of the report.
+const (
+	maxLost   = 16
+	maxQueue  = 1 << 16 // waiters for one semaphore
+	maxQueued = 1 << 20 // waiters for all semaphores
+)
+
+// findLost finds the semaphores whose permits nobody seems to have. A semaphore counts only if the first async method
+// in the queue releases the semaphore later in the same method, as do all other methods that take a permit. Otherwise
+// a permit is a signal from a method that takes no permit, or is handed over. findLost reports nothing if any
+// possible holder of a permit was not seen.
+func (l *likely) findLost() {
+	l.out.Lost = nil
+	if l.unsure || l.blind || len(l.f.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
+		slices.ContainsFunc(l.out.Threads, hasMoreFrames) {
+		return
+	}
+	room := maxQueued
+	for i, sem := range l.t.Objects[tasks.SemaphoreClass] {
+		if i%64 == 0 && l.t.Stopped() || len(l.out.Lost) == maxLost || room <= 0 {
+			break
+		}
+		first, n := l.queueOf(sem)
+		if room -= n; n == 0 || len(l.holders[sem]) > 0 {
+			continue
+		}
+		if l.waiting == nil {
+			l.findWaiting()
+		}
+		if l.blind {
+			l.out.Lost = nil
+			return
+		}
+		if lost, ok := l.lost(sem, first); ok {
+			lost.Awaits = n
+			l.out.Lost = append(l.out.Lost, lost)
+		}
+	}
+	l.lostByThreads()
+	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int {
+		return cmp.Compare(b.Awaits+b.Threads, a.Awaits+a.Threads)
+	})
+}
+
+// hasMoreFrames reports whether a thread's stack may have unseen methods.
+func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complete }
+
+// queueOf returns the first task in the queue of a semaphore whose permits are all taken, and the length of the queue
+// (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
+func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
+	objects := l.p.Managed.Objects
+	stands := l.p.Moments().Read(func() error {
+		first, n = 0, 0
+		class, err := objects.Class(sem)
+		if err != nil {
+			return err
+		}
+		if count, err := objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
+			return err
+		}
+		at, err := objects.Pointer(sem, class, "m_asyncHead")
+		for first = at; err == nil && at != 0 && n < maxQueue; n++ {
+			var c *object.Class
+			if c, err = objects.Class(at); err == nil {
+				at, err = objects.Pointer(at, c, "Next")
+			}
+		}
+		return err
+	}, nil)
+	if !stands {
+		return 0, 0
+	}
+	return first, n
+}
+
+// lost describes a semaphore, if the method that awaits the task releases the semaphore, or leases a permit; false:
+// the method does neither.
+func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
+	box := l.waiting[task]
+	if box == 0 || l.yields[sem] {
+		return out, false
+	}
+	var steps []async.Step
+	var of *lease
+	stands := l.p.Moments().Read(func() error {
+		ok, of = false, nil
+		class, err := l.p.Managed.Objects.Class(sem)
+		if err != nil {
+			return err
+		}
+		out = profile.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
+		if steps, err = l.waitingSteps(box); err != nil {
+			return err
+		}
+		at, found := l.waitsAt(steps)
+		if !found {
+			return nil
+		}
+		if out.Field, ok = l.releasesAt(at, sem); !ok {
+			of, ok = l.leaseAt(at, sem)
+		}
+		if !ok {
+			return nil
+		}
+		chain, err := l.t.Reader.Awaiting(box)
+		steps = append(steps, chain.Steps...)
+		return err
+	}, nil)
+	if !stands || !ok {
+		return out, false
+	}
+	steps = l.p.ProgramSteps(steps)
+	if of != nil && !l.leased(&out, of, steps) {
+		return out, false
+	}
+	for i := range steps {
+		out.Frames = append(out.Frames, l.t.Frame(steps, i))
+	}
+	return out, true
+}
+
+// waitingSteps are the methods suspended in an object: one method, or the methods that the runtime has suspended
+// together.
+func (l *likely) waitingSteps(box arch.Addr) ([]async.Step, error) {
+	b, err := l.t.Reader.Box(box)
+	if errors.Is(err, async.ErrNoBox) {
+		steps, _, err := l.t.Reader.Methods(box)
+		return steps, err
+	}
+	return []async.Step{{Box: b}}, err
+}
+
+// firstYield and lower numbers are the states of async iterators that are suspended at a yield return (dotnet/roslyn,
+// StateMachineStates.cs).
+const firstYield = -4
+
+// findWaiting finds the async methods that wait for semaphores, and the async iterators suspended at a yield return.
+// An iterator at a yield return has given an element to the consumer, and the consumer is using the element.
+func (l *likely) findWaiting() {
+	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]bool{}
+	for i, obj := range l.t.Objects[tasks.BoxClass] {
+		if i%256 == 0 && l.t.Stopped() || i == maxSuspended || l.blind {
+			l.blind = true // there are more boxes
+			return
+		}
+		b, err := l.t.Reader.Box(obj)
+		if errors.Is(err, async.ErrNoBox) {
+			if task, box := l.resumedWaitsIn(obj); task != 0 {
+				l.waiting[task] = box
+			}
+		}
+		if err != nil || !b.HasState {
+			continue
+		}
+		if b.State <= firstYield {
+			l.findYields(obj)
+			continue
+		}
+		if task, box := l.waitsIn(b); task != 0 {
+			l.waiting[task] = box
+		}
+	}
+}
+
+// waitsIn returns the task in the queue of a semaphore that an async method waits for, and the box of the method that
+// has called WaitAsync. With a token, an async method of SemaphoreSlim waits in the queue, and the caller of
+// WaitAsync awaits SemaphoreSlim's method. 0: the method waits for something else, or only for some time.
+func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
+	a, err := l.t.Reader.Awaited(b)
+	if err != nil || a.Object == 0 {
+		return 0, 0
+	}
+	if l.t.Semaphores[a.Object] != 0 {
+		return a.Object, b.Object
+	}
+	promise := a
+	if a, err = l.t.Permit(a); err != nil || l.t.Semaphores[a.Object] == 0 {
+		return 0, 0
+	}
+	if _, timed := l.p.Reach(promise.Object, promise.Class, "_timer"); timed || b.Machine.Assembly != coreLib {
+		return 0, 0
+	}
+	if box, err = l.t.Reader.Next(b.Object); err != nil || box == 0 {
+		return 0, 0
+	}
+	return a.Object, box
+}
+
+// resumedWaitsIn is waitsIn for methods that the runtime has suspended together. With a token, SemaphoreSlim's
+// waiting method is suspended together with the caller, unless SemaphoreSlim's method is compiled to a state machine.
+func (l *likely) resumedWaitsIn(obj arch.Addr) (task, box arch.Addr) {
+	a, err := l.t.Reader.AwaitedIn(obj)
+	if err != nil || a.Object == 0 {
+		return 0, 0
+	}
+	if l.t.Semaphores[a.Object] != 0 {
+		return a.Object, obj
+	}
+	promise := a
+	if a, err = l.t.Permit(a); err != nil || l.t.Semaphores[a.Object] == 0 {
+		return 0, 0
+	}
+	if _, timed := l.p.Reach(promise.Object, promise.Class, "_timer"); timed {
+		return 0, 0
+	}
+	steps, _, err := l.t.Reader.Methods(obj)
+	if err != nil || len(steps) == 0 || !l.ofCoreLib(&steps[0]) {
+		return 0, 0
+	}
+	if slices.ContainsFunc(steps, func(s async.Step) bool { return !l.ofCoreLib(&s) }) {
+		return a.Object, obj
+	}
+	if box, err = l.t.Reader.Next(obj); err != nil || box == 0 {
+		return 0, 0
+	}
+	return a.Object, box
+}
+
+// ofCoreLib reports whether a method that the runtime has suspended is in System.Private.CoreLib.
+func (l *likely) ofCoreLib(s *async.Step) bool {
+	return s.Resumption != nil && l.p.AsyncFrame(s).Module == coreLib
+}
+
+// findYields finds the semaphores whose permit an async iterator may have.
+func (l *likely) findYields(box arch.Addr) {
+	var has []duty
+	unsure := false
+	stands := l.p.Moments().Read(func() error {
+		has, unsure = nil, false
+		b, err := l.t.Reader.Box(box)
+		if err != nil {
+			return err
+		}
+		code, err := l.p.PermitReader().Code(b.Machine.Module, b.Machine.RID)
+		if err != nil || code.Empty() {
+			return err
+		}
+		has = l.dutiesIn(b, code.Sections, nil)
+		unsure = missesPermit(code.Sections, has)
+		return nil
+	}, nil)
+	l.blind = l.blind || !stands || unsure
+	for i := range has {
+		l.yields[has[i].object] = true
+	}
+}
+
+// awaitPlace is a method suspended at an await, with the known arguments and variables.
+type awaitPlace struct {
+	of    permits.MethodID
+	await uint32 // the offset in the IL
+	roots permits.Roots
+}
+
+// waitsAt is the place at which the program waits: of methods that the runtime has suspended together, the methods of
+// .NET in front of the first other method are the callees of that method. false: the place is not known.
+func (l *likely) waitsAt(steps []async.Step) (out awaitPlace, ok bool) {
+	for i := range steps {
+		if b := steps[i].Box; b != nil {
+			at, ok := l.stateAt(b)
+			return awaitPlace{permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}, at, rootsIn(b)}, ok
+		}
+		at := steps[i].Resumption
+		if at == nil {
+			return out, false
+		}
+		if l.ofCoreLib(&steps[i]) {
+			continue
+		}
+		of, awaits, err := l.awaitsAt(at, before(steps, i))
+		if err != nil || len(awaits) != 1 {
+			return out, false
+		}
+		return awaitPlace{permits.MethodID{Module: of.Module, RID: of.RID}, awaits[0], savedRoots(l.p, at)}, true
+	}
+	return out, false
+}
+
+// releasesAt reports whether a method that awaits a permit releases the permit behind the await, and the field of the
+// semaphore. Only the code around the field uses the semaphore (permits.Use), and no method there takes a permit for
+// another method to release.
+func (l *likely) releasesAt(at awaitPlace, sem arch.Addr) (field string, ok bool) {
+	reader := l.p.PermitReader()
+	code, err := reader.Code(at.of.Module, at.of.RID)
+	if err != nil || code.Empty() {
+		return "", false
+	}
+	for _, s := range code.From(at.await) {
+		use, err := reader.Use(at.of.Module, s.Object, at.roots)
+		if err != nil || !use.Own || use.Uneven {
+			continue
+		}
+		for _, d := range dutiesAt(l.p, at.of, []permits.Section{s}, nil, at.roots) {
+			if d.object == sem {
+				return d.field, true
+			}
+		}
+	}
+	return "", false
+}
+
+// dutiesIn finds the objects that a suspended method is going to release or complete.
+func (l *likely) dutiesIn(b *async.Box, held []permits.Section, promised []permits.Promise) []duty {
+	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
+	return dutiesAt(l.p, of, held, promised, rootsIn(b))
+}
+
+// rootsIn are the arguments of a suspended method. Only the argument this, the state machine, is known.
+func rootsIn(b *async.Box) permits.Roots {
+	at, class := b.Fields()
+	return func(v permits.Variable) (permits.Place, bool) {
+		return permits.Place{At: at, Class: class}, v == permits.This
+	}
+}

@@ -1,0 +1,500 @@
+package deadlock
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/naming"
+	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
+	"clrsnap/profile"
+)
+
+// likely finds wait edges that are only likely.
+type likely struct {
+	p   *session.Process
+	f   *finder
+	out *profile.Snapshot // of f
+	t   *tasks.Walk
+
+	all       map[naming.AwaitKey]*suspendedCode
+	resumed   map[naming.ResumedKey]*suspendedCode // likewise of methods that the runtime itself suspends
+	suspended []suspended                          // likely holders
+
+	holders map[arch.Addr][]profile.Party // holders by semaphore or task
+	known   map[arch.Addr][]duty          // likewise
+	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
+	runs    map[arch.Addr][]int           // by task: indices of threads
+	feeds   map[arch.Addr][]arch.Addr
+	pending []int                   // indices in out.Awaits of methods without a wait edge so far
+	waiting map[arch.Addr]arch.Addr // the awaiting box, by the task in a semaphore's queue; nil: not looked for
+	yields  map[arch.Addr]bool      // semaphores whose permits async iterators may have
+	// a suspended method has a permit of a semaphore that is not known, or may have gone on
+	unsure   bool
+	blind    bool            // the permits of a method are not known
+	contexts []contextThread // nil: not looked for
+	direct   map[int]int     // by await that contexts wait for: the index of the context; -1: several wait
+	pool     *profile.Pool   // nil: not looked for
+}
+
+// suspendedCode is what a method has at an await: permits, and tasks to complete.
+type suspendedCode struct {
+	of       permits.MethodID
+	held     []permits.Section
+	promised []permits.Promise
+}
+
+// suspended is a suspended async method that is a likely holder, or the methods of a RuntimeAsyncTask.
+type suspended struct {
+	box  arch.Addr
+	code *suspendedCode // nil: of a RuntimeAsyncTask
+}
+
+const (
+	maxAwaits    = 1 << 14
+	maxSuspended = 1 << 18 // suspended methods that are read
+	maxNeeds     = 1 << 17
+	maxNeeded    = 1 << 7 // holders of one wait edge
+)
+
+// scan finds the suspended methods that are likely holders.
+func (l *likely) scan() {
+	for i, obj := range l.t.Objects[tasks.BoxClass] {
+		if i%256 == 0 && l.t.Stopped() || len(l.suspended) >= maxSuspended {
+			return
+		}
+		b, err := l.t.Reader.Box(obj)
+		if errors.Is(err, async.ErrNoBox) && l.resumedHave(obj) {
+			l.suspended = append(l.suspended, suspended{box: obj})
+		}
+		if err != nil || !b.HasState {
+			continue
+		}
+		if b.State < 0 {
+			l.blind = l.blind || b.State == async.Running && l.isHidden(b)
+			continue
+		}
+		if c := l.codeOf(b); c != nil && len(c.held)+len(c.promised) > 0 {
+			l.suspended = append(l.suspended, suspended{obj, c})
+		}
+	}
+}
+
+// isHidden reports whether a running method may have a permit, and was on no stack: it has begun to run since.
+func (l *likely) isHidden(b *async.Box) bool {
+	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
+	code, err := l.p.PermitReader().Code(of.Module, of.RID)
+	return err != nil || holdsSome(code) && !l.f.duties.met[of]
+}
+
+// codeOf returns the permits and promised tasks of a suspended method; nil: not known.
+func (l *likely) codeOf(b *async.Box) *suspendedCode {
+	key := naming.AwaitKey{Module: b.Machine.Module, Method: b.Machine.RID, State: b.State}
+	if c, ok := l.all[key]; ok {
+		return c
+	}
+	l.all[key] = nil
+	code, err := l.p.PermitReader().Code(b.Machine.Module, b.Machine.RID)
+	if err != nil || code.Empty() {
+		l.blind = l.blind || err != nil
+		return nil
+	}
+	at, ok := l.stateAt(b)
+	if !ok {
+		l.blind = l.blind || holdsSome(code)
+		return nil
+	}
+	c := &suspendedCode{of: permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}}
+	c.held, c.promised = code.At(at, at+1)
+	l.all[key] = c
+	return c
+}
+
+// stateAt is the place of a suspended method's await: the offset in the IL where the method stores its state.
+func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
+	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
+	if err != nil {
+		return 0, false
+	}
+	found := 0
+	for _, s := range stores {
+		if s.State == b.State {
+			at, found = s.IL, found+1
+		}
+	}
+	return at, found == 1
+}
+
+// build builds the wait edges from the threads and boxes that have been read.
+func (l *likely) build() {
+	l.out.Awaits, l.out.Needs = nil, nil
+	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
+	l.contexts, l.pool, l.unsure = nil, nil, false
+	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
+	l.p.Engine.Cache.Invalidate()
+	for i := range l.out.Threads {
+		tid := l.out.Threads[i].OSThreadID
+		for _, run := range l.f.s.Runs(tid) {
+			l.runs[run.Task] = append(l.runs[run.Task], i)
+		}
+		l.addDuties(profile.ThreadParty(i), l.f.duties.by[tid])
+	}
+	l.addRunning()
+	for _, s := range l.suspended {
+		list, unsure := l.dutiesOf(s)
+		l.unsure = l.unsure || unsure
+		if len(list) > 0 {
+			if at, ok := l.await(s.box); ok {
+				l.addDuties(profile.AwaitParty(at), list)
+			}
+		}
+	}
+	for i := range l.out.Threads {
+		l.needsOf(i)
+	}
+	for len(l.pending) > 0 {
+		at := l.pending[0]
+		l.pending = l.pending[1:]
+		l.awaited(at)
+	}
+}
+
+func (l *likely) addDuties(who profile.Party, list []duty) {
+	for _, d := range list {
+		has := l.holders[d.object]
+		if len(has) == 0 || has[len(has)-1] != who {
+			l.holders[d.object] = append(has, who)
+		}
+		l.known[d.object] = append(l.known[d.object], d)
+	}
+}
+
+// dutiesOf finds the semaphores and tasks that a suspended method is going to release or complete. unsure: the method
+// may have a permit of another semaphore.
+func (l *likely) dutiesOf(s suspended) (out []duty, unsure bool) {
+	stands := l.p.Moments().Read(func() (err error) {
+		if out, unsure = nil, false; s.code == nil {
+			steps, _, err := l.t.Reader.Methods(s.box)
+			if err == nil {
+				out, unsure = l.dutiesOfResumed(steps)
+			}
+			return err
+		}
+		b, err := l.t.Reader.Box(s.box)
+		if err != nil {
+			return err
+		}
+		if alive, err := l.t.Reader.Alive(b); err != nil || !alive || l.codeOf(b) != s.code {
+			return err // it has gone on
+		}
+		out = l.dutiesIn(b, s.code.held, s.code.promised)
+		unsure = missesPermit(s.code.held, out)
+		return nil
+	}, nil)
+	if !stands {
+		return nil, true // the method changes all the time
+	}
+	return out, unsure
+}
+
+// await returns the index of the async method of a box, or of the methods suspended in a RuntimeAsyncTask; false: no
+// method is suspended there.
+func (l *likely) await(obj arch.Addr) (int, bool) {
+	if at, ok := l.awaits[obj]; ok {
+		return at, at >= 0
+	}
+	steps, err := l.suspendedIn(obj)
+	if err != nil || len(steps) == 0 || len(l.out.Awaits) >= maxAwaits {
+		return 0, false
+	}
+	at := len(l.out.Awaits)
+	l.awaits[obj] = at
+	a := profile.Await{Object: uint64(obj)}
+	steps = l.p.ProgramSteps(steps)
+	for i := range steps {
+		a.Frames = append(a.Frames, l.t.Frame(steps, i))
+	}
+	if own := slices.IndexFunc(a.Frames, func(f profile.Frame) bool { return f.Module != coreLib }); own > 0 {
+		a.Frames = a.Frames[own:] // the runtime suspends .NET's methods with their callers: the callers' wait says more
+	}
+	l.out.Awaits = append(l.out.Awaits, a)
+	l.pending = append(l.pending, at)
+	return at, true
+}
+
+// suspendedIn returns the methods suspended in an object, the innermost first; none: the methods have gone on.
+func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
+	steps, _, err := l.t.Reader.Methods(obj)
+	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	if b := steps[0].Box; b != nil && (!b.HasState || b.State < 0) {
+		return nil, nil
+	}
+	return steps, nil
+}
+
+// needsOf adds the wait edges of a thread.
+func (l *likely) needsOf(i int) {
+	w := l.out.Threads[i].Wait
+	if w != nil && w.Kind == profile.SemaphoreWait && w.Object == 0 {
+		l.find(w, l.f.duties.queued[l.out.Threads[i].OSThreadID])
+	}
+	if w != nil && w.Kind == profile.TaskWaitAll {
+		for k := range w.Tasks {
+			if t := &w.Tasks[k]; t.Owner == nil {
+				l.task(profile.ThreadParty(i), arch.Addr(t.Object), false, 0)
+			}
+		}
+	}
+	if w == nil || w.Object == 0 {
+		return
+	}
+	obj := arch.Addr(w.Object)
+	switch {
+	case w.Kind == profile.SemaphoreWait:
+		l.semaphore(profile.ThreadParty(i), obj, false)
+	case w.Kind == profile.TaskWait && w.Owner == nil:
+		l.task(profile.ThreadParty(i), obj, false, 0)
+	}
+}
+
+// find adds to a wait the semaphore whose queue has the thread's task.
+func (l *likely) find(w *profile.Wait, task arch.Addr) {
+	sem := l.t.Semaphores[task]
+	if class, err := l.p.Managed.Objects.Class(sem); err == nil && class.Is(coreLib, permits.Semaphore) {
+		w.Object, w.Type = uint64(sem), class.Display
+	}
+}
+
+// awaited adds the wait edges of a suspended method.
+func (l *likely) awaited(at int) {
+	a := &l.out.Awaits[at]
+	box := arch.Addr(a.Object)
+	var object arch.Addr
+	posted := false
+	ok := l.p.Moments().Read(func() error {
+		posted = false
+		steps, err := l.suspendedIn(box)
+		if err != nil {
+			return err
+		}
+		if len(steps) == 0 {
+			object = 0
+			return nil
+		}
+		aw, err := l.t.AwaitedBy(&steps[0])
+		if err != nil {
+			return err
+		}
+		if aw, err = l.t.Unwrap(aw); err != nil {
+			return err
+		}
+		if object = aw.Object; object == 0 {
+			a.WaitsFor = &profile.Awaited{Kind: profile.AwaitsYield}
+			posted, err = l.t.Reader.Posted(&steps[0])
+			return err
+		}
+		a.WaitsFor, _, err = l.t.Awaited(&steps[0])
+		return err
+	}, nil)
+	switch {
+	case ok && posted:
+		l.resumes(at)
+		return
+	case !ok || object == 0:
+		return
+	}
+	if class, err := l.p.Managed.Objects.Class(object); err == nil {
+		if complete, known := l.p.IsComplete(object, class); complete && known {
+			l.resumes(at)
+			return
+		}
+	}
+	l.task(profile.AwaitParty(at), object, false, 0)
+}
+
+// semaphore adds the wait edge to the holders of a semaphore's permits.
+func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
+	class, err := l.p.Managed.Objects.Class(sem)
+	if err != nil || !class.Is(coreLib, permits.Semaphore) {
+		return
+	}
+	if count, err := l.p.Managed.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
+		return // the waiter goes on soon
+	}
+	n := profile.Need{
+		Of: who, Kind: profile.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
+	}
+	for _, d := range l.known[sem] {
+		n.Elsewhere = max(n.Elsewhere, d.count-len(l.known[sem]))
+	}
+	l.need(n)
+}
+
+// need adds a wait edge. If there are more holders than are kept, the waiter does not count as stuck.
+func (l *likely) need(n profile.Need) {
+	if len(l.out.Needs) == maxNeeds {
+		return
+	}
+	if more := len(n.On) - maxNeeded; more > 0 {
+		n.On, n.Elsewhere = n.On[:maxNeeded], max(n.Elsewhere, more)
+	}
+	for _, d := range l.known[arch.Addr(n.Object)] {
+		n.Field = cmp.Or(n.Field, d.field)
+	}
+	l.out.Needs = append(l.out.Needs, n)
+}
+
+// completers are the holders that complete a task; none: others may complete the task, too.
+func (l *likely) completers(task arch.Addr) []profile.Party {
+	known := l.known[task]
+	for _, d := range known {
+		for _, m := range d.all {
+			if !slices.ContainsFunc(known, func(o duty) bool { return o.of == m }) {
+				return nil // a method that nobody runs may complete the task
+			}
+		}
+	}
+	return l.holders[task]
+}
+
+// maxTaskSteps bounds a chain of tasks.
+const maxTaskSteps = 8
+
+// task adds the wait edge to a task, or to another object that a method can await.
+func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
+	if sem := l.t.Semaphores[obj]; sem != 0 {
+		l.semaphore(who, sem, ends)
+		return
+	}
+	class, err := l.p.Managed.Objects.Class(obj)
+	if err != nil || depth == maxTaskSteps || l.ended(obj, class) {
+		return
+	}
+	need := profile.Need{Of: who, Kind: profile.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
+	if threads := l.runs[obj]; len(threads) > 0 {
+		if who.Thread < 0 || len(threads) > 1 || threads[0] != who.Thread {
+			need.On = []profile.Party{profile.ThreadParty(threads[0])}
+			l.need(need)
+		}
+		return
+	}
+	box := obj
+	if at := l.t.Reader.OfMachine(obj, class); at != 0 {
+		box = at
+	}
+	if at, ok := l.await(box); ok {
+		need.On = []profile.Party{profile.AwaitParty(at)}
+		l.need(need)
+		return
+	}
+	if list := l.completers(obj); len(list) > 0 {
+		need.Kind, need.On = profile.CompletionLock, list
+		l.need(need)
+		return
+	}
+	if strings.HasPrefix(class.Display, waitAsync) && class.Assembly == coreLib {
+		l.limited(who, obj, class, depth)
+		return
+	}
+	l.fed(need)
+}
+
+// ended reports whether a task is complete, or may be: its waiter goes on soon.
+func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
+	complete, known := l.p.IsComplete(obj, class)
+	return complete || !known
+}
+
+// limited adds the wait edge of Task.WaitAsync, if its wait has no time limit.
+func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, depth int) {
+	if _, timed := l.p.Reach(obj, class, "_timer"); timed {
+		return
+	}
+	if inner, ok := l.p.Reach(obj, class, "_task"); ok {
+		l.task(who, inner, true, depth+1)
+	}
+}
+
+// fed adds the wait edges to the async methods whose end completes a task of the framework: all methods of WhenAll,
+// or the method of Unwrap or ContinueWith.
+func (l *likely) fed(need profile.Need) {
+	class, err := l.p.Managed.Objects.Class(arch.Addr(need.Object))
+	if err != nil {
+		return
+	}
+	if kind, isTask := l.t.KindOf(class); !isTask || kind == profile.AwaitsOne || kind == profile.AwaitsTimer {
+		return
+	}
+	if l.feeds == nil {
+		l.findFeeds()
+	}
+	for _, box := range l.feeds[arch.Addr(need.Object)] {
+		if at, ok := l.await(box); ok {
+			need.On = []profile.Party{profile.AwaitParty(at)}
+			l.need(need)
+		} else if threads := l.runs[box]; len(threads) > 0 {
+			need.On = []profile.Party{profile.ThreadParty(threads[0])}
+			l.need(need)
+		}
+	}
+}
+
+// findFeeds finds the tasks that the ends of async methods lead to.
+func (l *likely) findFeeds() {
+	l.feeds = map[arch.Addr][]arch.Addr{}
+	for i, obj := range l.t.Objects[tasks.BoxClass] {
+		if i%256 == 0 && l.t.Stopped() {
+			return
+		}
+		_, through, err := l.t.Reader.Through(obj)
+		if err != nil {
+			continue
+		}
+		for _, task := range through {
+			l.feeds[task] = append(l.feeds[task], obj)
+		}
+	}
+}
+
+// finish adds the awaiters of the methods that are shown.
+func (l *likely) finish() {
+	g := l.out.WaitGraph()
+	wanted := map[int]bool{}
+	add := func(list []profile.Party) {
+		for _, p := range list {
+			if p.Await >= 0 {
+				wanted[p.Await] = true
+			}
+		}
+	}
+	for i := range g.Likely {
+		add(g.Likely[i].Members)
+		add(g.Likely[i].Others)
+	}
+	for i := range g.Locks {
+		add(g.Locks[i].Holders)
+	}
+	for at := range wanted {
+		a := &l.out.Awaits[at]
+		var chain async.Chain
+		ok := l.p.Moments().Read(func() (err error) {
+			chain, err = l.t.Reader.Awaiting(arch.Addr(a.Object))
+			return err
+		}, nil)
+		if !ok {
+			continue
+		}
+		steps := l.p.ProgramSteps(chain.Steps)
+		for i := range steps {
+			a.Frames = append(a.Frames, l.t.Frame(steps, i))
+		}
+	}
+}

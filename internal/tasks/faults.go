@@ -1,0 +1,166 @@
+package tasks
+
+import (
+	"cmp"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// A task that has failed leads to a TaskExceptionHolder (System.Private.CoreLib, TaskExceptionHolder.cs) with the
+// exceptions. The holder says whether somebody has asked for the exceptions: an await asks, and so does Wait.
+const faultHolder = "System.Threading.Tasks.TaskExceptionHolder"
+
+// backgroundService is the base class of a host's services (Microsoft.Extensions.Hosting.Abstractions,
+// BackgroundService.cs). The host awaits the task of ExecuteAsync itself.
+const (
+	backgroundService = "Microsoft.Extensions.Hosting.BackgroundService"
+	serviceTask       = "_executeTask"
+)
+
+// Bounds of the faults that are read and kept.
+const (
+	maxFaultObjects = 1 << 14
+	maxFaults       = 64
+)
+
+// isService reports whether objects of a class are services of a host.
+func isService(class *object.Class) bool {
+	for c := range class.Bases {
+		if c.Plain() == backgroundService {
+			return true
+		}
+	}
+	return false
+}
+
+// faults describes the failed tasks on the heap. Equal faults are counted.
+func (t *Walk) faults() []profile.TaskFault {
+	services := t.serviceTasks()
+	by := map[string]*profile.TaskFault{}
+	var list []*profile.TaskFault
+	objects := t.Objects[faultClass]
+	for _, holder := range objects[:min(len(objects), maxFaultObjects)] {
+		if t.Stopped() {
+			break
+		}
+		var f *profile.TaskFault
+		if !t.Prove(func() (err error) { f, err = t.fault(holder, services); return err }) || f == nil {
+			continue
+		}
+		key := f.Method + "\x00" + f.Service + "\x00" + f.Exception.Type + "\x00" + f.Exception.Message
+		if f.Observed {
+			key += "\x00"
+		}
+		switch same := by[key]; {
+		case same != nil:
+			same.Count++
+		case len(list) < maxFaults:
+			by[key], list = f, append(list, f)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *profile.TaskFault) int {
+		return cmp.Or(cmp.Compare(faultRank(a), faultRank(b)), cmp.Compare(b.Count, a.Count))
+	})
+	out := make([]profile.TaskFault, len(list))
+	for i, f := range list {
+		out[i] = *f
+	}
+	return out
+}
+
+// faultRank orders faults: services, then what nobody has observed.
+func faultRank(f *profile.TaskFault) int {
+	switch {
+	case f.Service != "":
+		return 0
+	case !f.Observed:
+		return 1
+	}
+	return 2
+}
+
+// serviceTasks are the services of the host, by the task of ExecuteAsync.
+func (t *Walk) serviceTasks() map[arch.Addr]string {
+	out := map[arch.Addr]string{}
+	for _, obj := range t.Objects[serviceClass] {
+		class, err := t.p.Managed.Objects.Class(obj)
+		if err != nil {
+			continue
+		}
+		if task, err := t.p.Managed.Objects.Pointer(obj, class, serviceTask); err == nil && task != 0 {
+			out[task] = class.Display
+		}
+	}
+	return out
+}
+
+// fault describes the failed task of a holder. nil: the holder has no exception.
+func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*profile.TaskFault, error) {
+	objects := t.p.Managed.Objects
+	class, err := objects.Class(holder)
+	if err != nil {
+		return nil, err
+	}
+	task, err := objects.Pointer(holder, class, "m_task")
+	if err != nil {
+		return nil, err
+	}
+	handled, err := objects.Uint32(holder, class, "m_isHandled") // a byte
+	if err != nil {
+		return nil, err
+	}
+	at, ok := t.p.Reach(holder, class, "m_faultExceptions._items")
+	if !ok {
+		return nil, nil // canceled
+	}
+	refs, err := objects.References(at, 1)
+	if err != nil || len(refs) == 0 || refs[0] == 0 {
+		return nil, err
+	}
+	info, err := objects.Class(refs[0])
+	if err != nil {
+		return nil, err
+	}
+	exception, err := objects.Pointer(refs[0], info, "_exception")
+	if err != nil {
+		return nil, err
+	}
+	all := t.p.Exceptions(exception)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	_, method := t.methodNames(task)
+	return &profile.TaskFault{
+		Count: 1, Method: cmp.Or(method, outermost(all[0])), Service: services[task], Observed: byte(handled) != 0,
+		Exception: all[0], Object: uint64(task),
+		ReadsChannel: t.faultDoes(task, all[0], t.p.StepReads, t.p.ReadsChannel),
+		Completes:    t.faultDoes(task, all[0], t.p.StepCompletes, t.p.Completes),
+	}, nil
+}
+
+// faultDoes reports whether the method of a failed task, or a method that the exception has left, does something.
+func (t *Walk) faultDoes(
+	task arch.Addr, e *profile.ExceptionInfo, does func(*async.Step) bool, frameDoes func(*profile.Frame) bool,
+) bool {
+	if b, err := t.Reader.Box(task); err == nil {
+		return does(&async.Step{Box: b})
+	}
+	return slices.ContainsFunc(e.Frames, func(f profile.TraceFrame) bool { return frameDoes(&f.Frame) })
+}
+
+// outermost is the method at the end of an exception's trace: the task's own, as a rule.
+func outermost(e *profile.ExceptionInfo) string {
+	for i := range slices.Backward(e.Frames) {
+		if f := &e.Frames[i]; f.Origin() == profile.OfUser {
+			return f.Display
+		}
+	}
+	if n := len(e.Frames); n > 0 {
+		return e.Frames[n-1].Display
+	}
+	return ""
+}
