@@ -63,14 +63,6 @@ func SnapshotAtRest(ctx context.Context, p *session.Process, o Options, most tim
 	return held, p.Alive()
 }
 
-// finder finds the wait edges of one snapshot, as the snapshot's Observer.
-type finder struct {
-	p      *session.Process
-	s      *session.Observed
-	o      Options
-	duties *duties // nil: permits that threads hold are not wanted
-}
-
 // Begin implements session.Observer.
 func (f *finder) Begin() {
 	if f.duties != nil {

@@ -12,18 +12,6 @@ import (
 	"clrsnap/profile"
 )
 
-// lease is a semaphore whose permits one method takes and another method releases: a pool leases connections.
-type lease struct {
-	sem   arch.Addr
-	use   *permits.Use
-	field string
-
-	takers  []string                  // the methods that take, as callers write the names
-	names   []string                  // likewise, and of the methods that release
-	through map[permits.MethodID]bool // the methods through which the waiters come
-	matters map[permits.MethodID]bool // of methods that were looked at
-}
-
 // maxMarked bounds the objects of the methods that wait for one semaphore.
 const maxMarked = 1 << 18
 

@@ -260,13 +260,6 @@ func (l *likely) findYields(box arch.Addr) {
 	}
 }
 
-// awaitPlace is a method suspended at an await, with the known arguments and variables.
-type awaitPlace struct {
-	of    permits.MethodID
-	await uint32 // the offset in the IL
-	roots permits.Roots
-}
-
 // waitsAt is the place at which the program waits: of methods that the runtime has suspended together, the methods of
 // .NET in front of the first other method are the callees of that method. false: the place is not known.
 func (l *likely) waitsAt(steps []async.Step) (out awaitPlace, ok bool) {
@@ -312,18 +305,4 @@ func (l *likely) releasesAt(at awaitPlace, sem arch.Addr) (field string, ok bool
 		}
 	}
 	return "", false
-}
-
-// dutiesIn finds the objects that a suspended method is going to release or complete.
-func (l *likely) dutiesIn(b *async.Box, held []permits.Section, promised []permits.Promise) []duty {
-	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
-	return dutiesAt(l.p, of, held, promised, rootsIn(b))
-}
-
-// rootsIn are the arguments of a suspended method. Only the argument this, the state machine, is known.
-func rootsIn(b *async.Box) permits.Roots {
-	at, class := b.Fields()
-	return func(v permits.Variable) (permits.Place, bool) {
-		return permits.Place{At: at, Class: class}, v == permits.This
-	}
 }

@@ -5,13 +5,6 @@ import (
 	"clrsnap/profile"
 )
 
-// contextThread is a thread that waits for a task, and has a SynchronizationContext.
-type contextThread struct {
-	thread  int // index
-	context arch.Addr
-	class   string
-}
-
 // resumes adds a wait edge from an async method that could go on, because its awaited task is complete, but that
 // nobody runs. The thread pool has nothing to do, so the method does not wait for the pool. Most likely the method
 // waits for the SynchronizationContext of a thread: the thread waits for a task, and would have to run the rest of

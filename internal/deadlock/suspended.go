@@ -11,56 +11,8 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/naming"
-	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
-)
-
-// likely finds wait edges that are only likely.
-type likely struct {
-	p   *session.Process
-	f   *finder
-	out *profile.Snapshot // of f
-	t   *tasks.Walk
-
-	all       map[naming.AwaitKey]*suspendedCode
-	resumed   map[naming.ResumedKey]*suspendedCode // likewise of methods that the runtime itself suspends
-	suspended []suspended                          // likely holders
-
-	holders map[arch.Addr][]profile.Party // holders by semaphore or task
-	known   map[arch.Addr][]duty          // likewise
-	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
-	runs    map[arch.Addr][]int           // by task: indices of threads
-	feeds   map[arch.Addr][]arch.Addr
-	pending []int                   // indices in out.Awaits of methods without a wait edge so far
-	waiting map[arch.Addr]arch.Addr // the awaiting box, by the task in a semaphore's queue; nil: not looked for
-	yields  map[arch.Addr]bool      // semaphores whose permits async iterators may have
-	// a suspended method has a permit of a semaphore that is not known, or may have gone on
-	unsure   bool
-	blind    bool            // the permits of a method are not known
-	contexts []contextThread // nil: not looked for
-	direct   map[int]int     // by await that contexts wait for: the index of the context; -1: several wait
-	pool     *profile.Pool   // nil: not looked for
-}
-
-// suspendedCode is what a method has at an await: permits, and tasks to complete.
-type suspendedCode struct {
-	of       permits.MethodID
-	held     []permits.Section
-	promised []permits.Promise
-}
-
-// suspended is a suspended async method that is a likely holder, or the methods of a RuntimeAsyncTask.
-type suspended struct {
-	box  arch.Addr
-	code *suspendedCode // nil: of a RuntimeAsyncTask
-}
-
-const (
-	maxAwaits    = 1 << 14
-	maxSuspended = 1 << 18 // suspended methods that are read
-	maxNeeds     = 1 << 17
-	maxNeeded    = 1 << 7 // holders of one wait edge
 )
 
 // scan finds the suspended methods that are likely holders.
@@ -116,21 +68,6 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	return c
 }
 
-// stateAt is the place of a suspended method's await: the offset in the IL where the method stores its state.
-func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
-	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
-	if err != nil {
-		return 0, false
-	}
-	found := 0
-	for _, s := range stores {
-		if s.State == b.State {
-			at, found = s.IL, found+1
-		}
-	}
-	return at, found == 1
-}
-
 // build builds the wait edges from the threads and boxes that have been read.
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
@@ -162,16 +99,6 @@ func (l *likely) build() {
 		at := l.pending[0]
 		l.pending = l.pending[1:]
 		l.awaited(at)
-	}
-}
-
-func (l *likely) addDuties(who profile.Party, list []duty) {
-	for _, d := range list {
-		has := l.holders[d.object]
-		if len(has) == 0 || has[len(has)-1] != who {
-			l.holders[d.object] = append(has, who)
-		}
-		l.known[d.object] = append(l.known[d.object], d)
 	}
 }
 

@@ -4,40 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 	"unsafe"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/web"
-	"clrsnap/internal/moment"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
-
-// sent is a call of HttpClient.
-type sent struct {
-	web.Message
-	pool    arch.Addr
-	phase   profile.CallPhase
-	use     *web.Use // nil: no connection, or unknown
-	chains  []*profile.TaskChain
-	request string
-	object  arch.Addr    // the HttpRequestMessage, at its address when the call was read
-	sending bool         // known by the sending method: the answer has not begun
-	epoch   moment.Epoch // at which the call was read; 0: unknown
-	missed  int          // number of walks that have missed the call since the last reading
-	since   time.Time    // when the call began; zero: unknown
-	seen    time.Time    // when the call was read
-	server  string       // destination of the call, as of the walk that has read the call
-}
-
-// pooled is a pool, with the number of calls that have a connection of the pool.
-type pooled struct {
-	web.PoolState
-	active int
-}
 
 // findPools reads the pools of connections. A call that is still on a thread's stack is known by
 // the place in the queue.

@@ -15,12 +15,6 @@ import (
 	"clrsnap/profile"
 )
 
-// servingThreads are the threads that run requests.
-type servingThreads struct {
-	by       map[string]*profile.Thread // by the id of the request
-	blocking bool                       // a thread is in a call of HttpClient that returns only with the answer
-}
-
 // findServingThreads captures the stacks of all threads, and finds the requests that the threads run. With an error
 // there is a partial result.
 //
