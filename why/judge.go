@@ -14,7 +14,7 @@ type judge func(*evidence) []profile.Verdict
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
 	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost,
-	judgePool, judgeStalled, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
+	judgePool, judgeStalled, judgeFullQueue, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 

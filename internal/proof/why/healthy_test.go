@@ -15,13 +15,13 @@ import (
 
 // A program is a healthy program.
 type program struct {
-	app     string // "workloads" or "shop"
+	app     string // "workloads", "oddities" or "shop"
 	kind    string
 	threads int // of "shop": visitors
 	runtime string
 	env     []string
 	pause   time.Duration // between a visitor's requests
-	load    bool          // of "shop": kind is no path but a name with a load of its own
+	load    bool          // of "shop": kind is no path but a name with a load of its own; of "oddities": always
 }
 
 func (p *program) name() string {
@@ -97,6 +97,9 @@ func healthy() []program {
 		for _, kind := range []string{"batch", "json", "lock", "queue", "delays", "host", "echo", "files"} {
 			all = append(all, program{app: "workloads", kind: kind, threads: 3, runtime: runtime})
 		}
+	}
+	for _, kind := range []string{"tide", "lockstep", "backpressure", "listening", "frames"} {
+		all = append(all, program{app: "oddities", kind: kind, threads: 1, load: true})
 	}
 	// As many visitors of a web service, without a pause up to 8 of them.
 	for _, visitors := range []int{1, 2, 8, 50, 200} {

@@ -1,0 +1,119 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"clrsnap/profile"
+)
+
+// fullQueue is threads that wait in one own method for room in a BlockingCollection, and have not moved in any look.
+type fullQueue struct {
+	example *profile.Thread
+	threads []profile.ThreadRef
+	types   map[string]bool // of the methods on the threads' stacks
+}
+
+// judgeFullQueue looks for threads that wait for room in a full queue, and nobody makes room: each taken item would
+// let a thread go on. A slow consumer may be at work on one item all the time, so that the verdict is only possible if
+// a thread may be the consumer.
+func judgeFullQueue(e *evidence) []profile.Verdict {
+	if len(e.looks) < 2 || e.core() || e.span() < enough {
+		return nil
+	}
+	adds := func(t *profile.Thread) bool { return t.Wait != nil && t.Wait.Kind == profile.CollectionAdd }
+	queues := map[string]*fullQueue{}
+	moving := map[string]bool{}
+	threads := e.threads()
+	for i := range threads {
+		w := &threads[i]
+		k := slices.IndexFunc(w.looks, adds)
+		if k < 0 || ownFrame(w.looks[k].Frames) == nil {
+			continue
+		}
+		t, own := w.last(), ownFrame(w.looks[k].Frames)
+		key := own.Module + "!" + own.Method
+		if !w.unmoved || !w.all(adds) || t.Wait.Timeout > 0 {
+			moving[key] = true // the thread got room, or did not wait before
+			continue
+		}
+		if queues[key] == nil {
+			queues[key] = &fullQueue{example: t, types: typesOf(t.Frames)}
+		}
+		queues[key].threads = append(queues[key].threads, ref(t))
+	}
+	for key := range moving {
+		delete(queues, key)
+	}
+	list := sortedBy(queues, func(a, b *fullQueue) int {
+		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)),
+			cmp.Compare(a.example.OSThreadID, b.example.OSThreadID))
+	})
+	if len(list) == 0 || len(list[0].threads) < fewWaiters {
+		return nil
+	}
+	return []profile.Verdict{list[0].verdict(e, threads)}
+}
+
+func (q *fullQueue) verdict(e *evidence, threads []watched) profile.Verdict {
+	n := len(q.threads)
+	v := profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: profile.Likely,
+		Text: fmt.Sprintf("%s for room in a full queue, in %s, and none has got room in %s. One of them, %s, %s.",
+			waitNow(n), method(ownFrame(q.example.Frames)), seconds(e.span()), threadName(ref(q.example)),
+			doing(q.example)),
+		Evidence: []profile.Evidence{{
+			Text: "One of them, " + threadName(ref(q.example)) + ":", Frames: q.example.Frames, Threads: q.threads,
+		}},
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --group", e.again())},
+	}
+	if t := q.consumer(e, threads); t != nil {
+		v.Certainty = profile.Possible
+		v.Text += fmt.Sprintf(" Perhaps %s takes from the queue, and is slow with one item: %s in %s.",
+			threadName(ref(t)), doing(t), method(ownFrame(t.Frames)))
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: "What may take from the queue, " + threadName(ref(t)) + ":", Frames: t.Frames,
+			Threads: []profile.ThreadRef{ref(t)},
+		})
+		return v
+	}
+	v.Text += " Nobody is seen who would take from the queue: most likely the thread that did has ended."
+	if l := e.lastFlight(); l != nil && l.Tasks.Methods > 0 {
+		v.Certainty = profile.Possible
+		v.Text += fmt.Sprintf(" But %s suspended, and may take from the queue later.", counted(l.Tasks.Methods,
+			"async method is", "async methods are"))
+	}
+	return v
+}
+
+// consumer is a thread that may be at work on an item of the queue; nil: none. A thread in methods of the same class
+// comes first.
+func (q *fullQueue) consumer(e *evidence, threads []watched) (found *profile.Thread) {
+	unmoved := map[int]bool{}
+	for i := range threads {
+		unmoved[threads[i].last().OSThreadID] = threads[i].unmoved
+	}
+	list := e.last().snap.Threads
+	for i := range list {
+		t := &list[i]
+		own := ownFrame(t.Frames)
+		switch {
+		case own == nil || resting(t) || kindOf(t) == string(profile.CollectionAdd):
+		case q.types[outerType(own.Method)]:
+			return t
+		case found == nil && (t.Wait == nil || !unmoved[t.OSThreadID] || !waitsForOthers(t.Wait)):
+			found = t
+		}
+	}
+	return found
+}
+
+// waitsForOthers reports whether a thread waits for what others do or send. A consumer at work does not, most often.
+func waitsForOthers(w *profile.Wait) bool {
+	switch w.Kind {
+	case profile.CollectionTake, profile.EventWait, profile.WaitIO, profile.ThreadJoin:
+		return true
+	}
+	return w.Kind.OfTasks()
+}

@@ -1,0 +1,39 @@
+package why
+
+import (
+	"testing"
+
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// TestFullQueue: threads wait for room in a queue, and nobody makes room.
+func TestFullQueue(t *testing.T) {
+	adds := profile.Wait{Kind: profile.CollectionAdd, Object: 0x40,
+		Type: "System.Collections.Concurrent.BlockingCollection<int>"}
+	ends := profile.Wait{Kind: profile.EventWait, Object: 0x50}
+	sleeps := profile.Wait{Kind: profile.ThreadSleep}
+	put := func(id int) profile.Thread { return waiting(id, adds, "Shop.Log.Put", "Shop.Orders.Place") }
+	host := waiting(9, ends, "Shop.Program.Main")
+	verdict(t, judgeFullQueue(same(3, put(1), put(2), host)), profile.CauseStalled, profile.Likely,
+		"2 threads wait for room in a full queue, in Shop.Log.Put", "has ended")
+	writer := waiting(3, ends, "Shop.Log.Write")
+	verdict(t, judgeFullQueue(same(3, put(1), put(2), waiting(4, sleeps, "Shop.Clock.Tick"), writer)),
+		profile.CauseStalled, profile.Possible, "Perhaps orders-3 (3) takes from the queue", "Shop.Log.Write")
+	verdict(t, judgeFullQueue(same(3, put(1), put(2), waiting(4, sleeps, "Shop.Printer.Print"))),
+		profile.CauseStalled, profile.Possible, "Perhaps orders-4 (4) takes from the queue", "sleeps")
+	suspended := same(3, put(1), put(2), host)
+	suspended.flights = []flightLook{{0, &session.InFlight{Tasks: &profile.Tasks{Methods: 7}}}}
+	verdict(t, judgeFullQueue(suspended), profile.CauseStalled, profile.Possible, "7 async methods are suspended")
+
+	none(t, judgeFullQueue(same(3, put(1), host)))
+	none(t, judgeFullQueue(same(1, put(1), put(2), host)))
+	// One of the threads has got room meanwhile.
+	none(t, judgeFullQueue(same(3, put(1), put(2), put(3), host).runs(3, 0.5, 0)))
+	first := []profile.Thread{put(1), put(2), put(3)}
+	last := []profile.Thread{put(1), put(2), waiting(3, sleeps, "Shop.Orders.Place")}
+	none(t, judgeFullQueue(looksAt(first, first, last)))
+	short := adds
+	short.Timeout = 1
+	none(t, judgeFullQueue(same(3, waiting(1, short, "Shop.Log.Put"), waiting(2, short, "Shop.Log.Put"))))
+}
