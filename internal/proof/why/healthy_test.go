@@ -80,7 +80,7 @@ var settings = [][]string{
 	{"DOTNET_ThreadPool_MinThreads=20"}, {"DOTNET_GCHeapHardLimit=0x20000000"},
 }
 
-// healthy lists the programs: a hundred.
+// healthy lists the programs: more than a hundred.
 func healthy() []program {
 	var all []program
 	for _, k := range kinds {

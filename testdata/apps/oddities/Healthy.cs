@@ -69,7 +69,7 @@ static class Healthy
         if (sum == 42) Done.One();
     }
 
-    /// <summary>Thirty writers of a channel that is always full: the device behind it takes twenty items a second.</summary>
+    /// <summary>Thirty writers of a full channel: the device behind it takes twenty items a second.</summary>
     public static void Backpressure()
     {
         Channel<int> jobs = Channel.CreateBounded<int>(10);

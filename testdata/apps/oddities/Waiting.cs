@@ -157,7 +157,8 @@ static class Weather
 
     static async Task Serve(Socket connection)
     {
-        byte[] buffer = new byte[4096], answer = Encoding.ASCII.GetBytes("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nrain");
+        var buffer = new byte[4096];
+        byte[] answer = Encoding.ASCII.GetBytes("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nrain");
         while (await connection.ReceiveAsync(buffer) > 0)
         {
             await Task.Delay(500);
