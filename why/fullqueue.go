@@ -109,10 +109,11 @@ func (q *fullQueue) consumer(e *evidence, threads []watched) (found *profile.Thr
 	return found
 }
 
-// waitsForOthers reports whether a thread waits for what others do or send. A consumer at work does not, most often.
+// waitsForOthers reports whether a thread that has not moved waits for what others do or send, or for the time. A
+// consumer at work does not, most often.
 func waitsForOthers(w *profile.Wait) bool {
 	switch w.Kind {
-	case profile.CollectionTake, profile.EventWait, profile.WaitIO, profile.ThreadJoin:
+	case profile.CollectionTake, profile.EventWait, profile.WaitIO, profile.ThreadJoin, profile.ThreadSleep:
 		return true
 	}
 	return w.Kind.OfTasks()

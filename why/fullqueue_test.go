@@ -15,13 +15,14 @@ func TestFullQueue(t *testing.T) {
 	sleeps := profile.Wait{Kind: profile.ThreadSleep}
 	put := func(id int) profile.Thread { return waiting(id, adds, "Shop.Log.Put", "Shop.Orders.Place") }
 	host := waiting(9, ends, "Shop.Program.Main")
-	verdict(t, judgeFullQueue(same(3, put(1), put(2), host)), profile.CauseStalled, profile.Likely,
+	verdict(t, judgeFullQueue(same(3, put(1), put(2), host, waiting(4, sleeps, "Shop.Watchdog.Run"))),
+		profile.CauseStalled, profile.Likely,
 		"2 threads wait for room in a full queue, in Shop.Log.Put", "has ended")
 	writer := waiting(3, ends, "Shop.Log.Write")
 	verdict(t, judgeFullQueue(same(3, put(1), put(2), waiting(4, sleeps, "Shop.Clock.Tick"), writer)),
 		profile.CauseStalled, profile.Possible, "Perhaps orders-3 (3) takes from the queue", "Shop.Log.Write")
-	verdict(t, judgeFullQueue(same(3, put(1), put(2), waiting(4, sleeps, "Shop.Printer.Print"))),
-		profile.CauseStalled, profile.Possible, "Perhaps orders-4 (4) takes from the queue", "sleeps")
+	verdict(t, judgeFullQueue(same(3, put(1), put(2), running(4, "Shop.Printer.Print")).runs(4, 0.9, 0)),
+		profile.CauseStalled, profile.Possible, "(4) takes from the queue", "Shop.Printer.Print")
 	suspended := same(3, put(1), put(2), host)
 	suspended.flights = []flightLook{{0, &session.InFlight{Tasks: &profile.Tasks{Methods: 7}}}}
 	verdict(t, judgeFullQueue(suspended), profile.CauseStalled, profile.Possible, "7 async methods are suspended")
