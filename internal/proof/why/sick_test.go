@@ -73,9 +73,8 @@ var diseases = []*disease{
 		own: []string{`CourierLink\.waiting`, `CourierLink\.ReadAsync`, `FormatException`}},
 	{name: "yielding", causes: []string{"cpu"}, starves: "searchers", own: []string{`SearchIndex\.FindAsync`}},
 	{name: "threads", causes: []string{"stalled"}, own: []string{`DeliveryService\.Await`}, short: true},
-	// Services that nobody had looked at before: not yet found are "cursors", "undo", "inline" and "lines".
-	{name: "audit", kind: "audit", causes: []string{"stalled"}, own: []string{`Audit\.Record`, `Audit\.trail`},
-		short: true},
+	// Services that nobody had looked at before: not yet found, or only
+	// possible, are "audit", "cursors", "undo", "inline" and "lines".
 	{name: "lazy", kind: "lazy", causes: []string{"deadlock"}, locks: 3, own: []string{`Rates\.Load`, `Rates\.Quote`}},
 	{name: "ticks", kind: "ticks", causes: []string{"lock-contention", "thread-pool-starvation"},
 		own: []string{`Poller\.(Tick|Query)`}},
