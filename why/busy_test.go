@@ -33,6 +33,30 @@ func TestLocks(t *testing.T) {
 	verdict(t, judgeLocks(same(4, named...)), profile.CauseLockContention, profile.Likely, "Journal.gate")
 	verdict(t, judgeLocks(same(4, queueFor(6)...)), profile.CauseLockContention, profile.Likely,
 		"Shop.Journal.Append", "Who holds it sleeps, in Shop.Journal.Flush (4 of 4 looks)", "6.0 of 7.0 threads")
+	gate := profile.Wait{Kind: profile.MonitorEnter, Object: 0x20, Type: "object", Timeout: profile.Forever}
+	for _, c := range []struct {
+		field     string
+		uncertain bool
+		at        []uint64 // the address of the object, by look
+		says      string
+	}{
+		{"", false, []uint64{0x20, 0x20, 0x20, 0x20}, "waits to enter Monitor of object 0x20"},
+		{"", false, []uint64{0x20, 0x20, 0x30, 0x30}, "waits to enter Monitor of object"},
+		{"", true, []uint64{0x20, 0x20, 0x20, 0x20}, "waits to enter Monitor of object 0x20 (uncertain)"},
+		{"Shop.Ledger._gate", false, []uint64{0x20, 0x20, 0x20, 0x20}, "waits to enter Monitor of Ledger._gate 0x20"},
+		{"Shop.Ledger._gate", false, []uint64{0x20, 0x30, 0x40, 0x50}, "waits to enter Monitor of Ledger._gate"},
+	} {
+		var looks [][]profile.Thread
+		for _, at := range c.at {
+			queue := queueFor(6)
+			gate.Object, gate.Field = at, c.field
+			queue[0] = holding(waiting(1, gate, enter, "Shop.Journal.Flush"), 0x10)
+			queue[0].Wait.Certain = !c.uncertain
+			looks = append(looks, queue)
+		}
+		verdict(t, judgeLocks(looksAt(looks...)), profile.CauseLockContention, profile.Likely,
+			"Who holds it "+c.says+", in Shop.Journal.Flush (4 of 4 looks)")
+	}
 	r := same(4, queueFor(6)...).recorded(3, profile.Wall)
 	for i := range 6 {
 		r.add(10+i, profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(3 * time.Second)}, "",

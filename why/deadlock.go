@@ -317,7 +317,7 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not "+
 			"got for at least %s. %s for the lock. %s, may need one of them to go on.",
-			threadName(ref(t)), lock, method(ownFrame(t.Frames)), object(t.Wait.Type, t.Wait.Object, "a SemaphoreSlim"),
+			threadName(ref(t)), lock, method(ownFrame(t.Frames)), objectOf(t.Wait, "a SemaphoreSlim"),
 			seconds(e.span()), waitNow(len(behind)), holder),
 		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
 	}

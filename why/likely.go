@@ -173,7 +173,7 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 	case profile.SemaphoreLock:
 		field := ""
 		if n.Field != "" && name {
-			field = " (" + n.Field + ")"
+			field = " (" + display.Field(n.Field) + ")"
 		}
 		return fmt.Sprintf("%s, a permit of which %s most likely holds", field, who)
 	case profile.ContextLock:

@@ -255,19 +255,24 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 	if len(c.holders) == 0 {
 		return false
 	}
-	does := tally{}
+	does, exactly := tally{}, tally{}
 	for _, h := range c.holders {
-		does[holderDoes(h)]++
+		does[holderDoes(h, false)]++
+		exactly[holderDoes(h, true)]++
 	}
 	what, n := does.top()
 	for _, h := range c.holders {
-		if holderDoes(h) != what {
+		if holderDoes(h, false) != what {
 			continue
+		}
+		exact := holderDoes(h, true)
+		if exactly[exact] == n { // in no look another object
+			what = exact
 		}
 		v.Text += fmt.Sprintf(" Who holds it %s, in %s (%d of %s).", what, method(ownFrame(h.Frames)), n,
 			counted(len(c.holders), "look", "looks"))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:   fmt.Sprintf("%s held it and %s:", threadName(ref(h)), holderDoes(h)),
+			Text:   fmt.Sprintf("%s held it and %s:", threadName(ref(h)), exact),
 			Frames: h.Frames, Threads: []profile.ThreadRef{ref(h)},
 		})
 		return true
@@ -346,8 +351,9 @@ func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
 	return callee, own
 }
 
-// holderDoes says what a thread does, without the details of the moment.
-func holderDoes(t *profile.Thread) string {
+// holderDoes says what a thread does, without the details of the moment. The address of the awaited object is part of
+// the text if exactly is set.
+func holderDoes(t *profile.Thread, exactly bool) string {
 	w := t.Wait
 	switch {
 	case w == nil && t.State == "running":
@@ -365,7 +371,11 @@ func holderDoes(t *profile.Thread) string {
 	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of a thread"
 	case waitPhrases[w.Kind] != "":
-		return "waits for " + object(w.Type, 0, things[w.Kind])
+		thing := *w
+		if !exactly {
+			thing.Object = 0
+		}
+		return strings.Replace(waitPhrases[w.Kind], "%s", objectOf(&thing, things[w.Kind]), 1) + unsure(w)
 	}
 	return "is " + t.State
 }

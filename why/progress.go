@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/internal/requests"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
@@ -479,5 +480,5 @@ func waitsForText(d *profile.Doing) string {
 	if thing := awaitedThings[d.WaitsFor.Kind]; thing != "" {
 		return "The requests wait for " + thing
 	}
-	return "The requests wait for " + cmp.Or(d.WaitsFor.Type, string(d.WaitsFor.Kind))
+	return "The requests wait for " + cmp.Or(display.ShortType(d.WaitsFor.Type), string(d.WaitsFor.Kind))
 }

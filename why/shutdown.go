@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/display"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
@@ -71,7 +72,8 @@ func (e *evidence) endlessService(threads []watched) []profile.Verdict {
 			ownFrame(c.Frames) == nil || !stood(before, after, tasks.ChainKey(c)) {
 			continue
 		}
-		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind], c.WaitsFor.Type)
+		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind],
+			display.ShortType(c.WaitsFor.Type))
 		return []profile.Verdict{e.unstopped(c.Frames, "waits for "+thing, nil)}
 	}
 	return nil

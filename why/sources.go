@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"clrsnap/internal/display"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
@@ -227,7 +228,7 @@ func chainDoes(c *profile.TaskChain, of int) string {
 		if w.Kind == profile.AwaitsTimer {
 			thing = "a timer"
 		}
-		does = "waits for " + cmp.Or(w.Target, thing, w.Type, string(w.Kind))
+		does = "waits for " + cmp.Or(w.Target, thing, display.ShortType(w.Type), string(w.Kind))
 	}
 	if own := ownFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
 		does += ", in " + method(own)
