@@ -34,6 +34,12 @@ const otherUser = 65533
 // can write to.
 func strangersApp(t *testing.T, dir string) (app *testenv.App, files string) {
 	t.Helper()
+	return publicApp(t, dir, otherUser, func(string) {})
+}
+
+// publicApp is strangersApp for a user, with something that is done to the file of the .NET host before the start.
+func publicApp(t *testing.T, dir string, user uint32, do func(host string)) (app *testenv.App, files string) {
+	t.Helper()
 	files = dir + "/files"
 	must(t, os.Mkdir(files, 0o777))
 	must(t, os.Chmod(files, 0o777|os.ModeSticky))
@@ -52,8 +58,9 @@ func strangersApp(t *testing.T, dir string) (app *testenv.App, files string) {
 	}
 	prepare := func(c *exec.Cmd) {
 		c.Path = filepath.Join(dir, "net", filepath.Base(host))
+		do(c.Path)
 		c.Args[0], c.Args[1] = c.Path, filepath.Join(dir, "app", filepath.Base(dll))
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUser, Gid: otherUser}}
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	}
 	app = testenv.Start(t, "events", testenv.Options{
 		Env: []string{"TMPDIR=" + files}, Dir: "/", Prepare: prepare,

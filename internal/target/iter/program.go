@@ -46,7 +46,7 @@ func unavailable(err error) error {
 		e.Detail = "the kernel is locked down for confidentiality (" + lockdownFile + ")"
 	case errors.Is(err, unix.EPERM):
 		e.Detail = "that takes CAP_BPF and CAP_PERFMON"
-		e.Remedy = "run as root, or give the program the capabilities (setcap cap_sys_ptrace,cap_bpf,cap_perfmon+ep; " +
+		e.Remedy = "run as root, or give clrsnap the capabilities (setcap cap_sys_ptrace,cap_bpf,cap_perfmon+ep; " +
 			"for a container --cap-add BPF --cap-add PERFMON)"
 	case errors.Is(err, errNoTypes):
 		e.Detail = errNoTypes.Error()

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -130,7 +129,7 @@ func deniedError(dir procfs.Dir) error {
 	for _, f := range accessFindings(dir) {
 		if !f.OK {
 			details = append(details, f.Detail)
-			if f.Remedy != "" && !slices.Contains(remedies, f.Remedy) {
+			if f.Remedy != "" {
 				remedies = append(remedies, f.Remedy)
 			}
 		}

@@ -48,6 +48,9 @@ func CheckAccess(pid int) []Finding {
 	if err != nil {
 		f := failed("memory", err)
 		f.Remedy = "" // the causes above have their own remedies
+		if errors.Is(err, ErrPermission) {
+			f.Detail = ErrPermission.Error() // likewise
+		}
 		return append(out, f)
 	}
 	defer q.Close()
@@ -80,7 +83,7 @@ func accessFindings(dir procfs.Dir) []Finding {
 	// (reading takes the same right), assume ours.
 	otherNS := nsErr == nil && userNS != me.userNS
 	mighty := me.caps && (nsErr == nil || os.Geteuid() != 0)
-	return []Finding{
+	return saidOnce([]Finding{
 		userFinding(&me, &su, mighty),
 		namespaceFinding(&me, otherNS, nsErr),
 		capabilityFinding(&me, &su, mighty),
@@ -88,7 +91,20 @@ func accessFindings(dir procfs.Dir) []Finding {
 		yamaFinding(&me, mighty),
 		tracerFinding(&su),
 		seccompFinding(&me),
+	})
+}
+
+// saidOnce removes a remedy that an earlier finding has.
+func saidOnce(all []Finding) []Finding {
+	said := map[string]bool{}
+	for i := range all {
+		if f := &all[i]; said[f.Remedy] {
+			f.Remedy = ""
+		} else {
+			said[f.Remedy] = true
+		}
 	}
+	return all
 }
 
 func userFinding(me *self, su *procfs.Status, mighty bool) Finding {
