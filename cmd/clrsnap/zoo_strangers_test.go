@@ -349,17 +349,26 @@ func contentsBelow(t *testing.T, dir string) map[string][]byte {
 }
 
 // TestHostileSource: source is in a recording as text, and is no markup in the page. TestPageSource shows such a page.
-// TestSource of internal/pdb reads the texts that PDBs contain; from there on these texts are the same as files.
+// The source is a file below --source-root, or the text that the PDB contains.
 func TestHostileSource(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
-	a := testenv.Start(t, "liar", testenv.Options{Args: []string{"--of", "source"}})
+	for name, c := range map[string]struct{ compile, args []string }{
+		"file":           {nil, []string{"--source-root", "../.."}},
+		"in the PDB":     {[]string{"-embed"}, nil},
+		"in the program": {[]string{"-embed", "-debug:embedded"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) { testHostileSource(t, c.compile, c.args) })
+	}
+}
+
+func testHostileSource(t *testing.T, compile, args []string) {
+	a := testenv.Start(t, "liar", testenv.Options{Args: []string{"--of", "source"}, Compile: compile})
 	dir := t.TempDir()
 	pages, plain := map[string]string{}, "plain"
 	for _, name := range []string{"source", plain} {
 		path := filepath.Join(dir, name)
-		args := []string{"record", fmt.Sprint(a.PID), "--mode", "cpu", "-d", "1s", "-o", path + ".clrsnap",
-			"--source-root", "../.."}
+		args := append([]string{"record", fmt.Sprint(a.PID), "--mode", "cpu", "-d", "1s", "-o", path + ".clrsnap"}, args...)
 		if name == plain {
 			args = append(args, "--no-source")
 		}
@@ -370,14 +379,20 @@ func TestHostileSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if has := strings.Contains(textOf(r), "</script><script>"); has == (name == plain) {
-			t.Errorf("%s: the recording has the source: %v", name, has)
+		for _, text := range []string{"</script><script>", "\x1b]0;forged"} {
+			if has := strings.Contains(textOf(r), text); has == (name == plain) {
+				t.Errorf("%s: the recording has the source: %v", name, has)
+			}
 		}
 	}
-	for _, tag := range []string{"<script", "</script", "<img", "<!--", "</style", "\u202e"} {
+	for _, tag := range []string{"<script", "</script", "<img", "<!--", "</style", "\u202e", "\x1b", "\x07", "\u009b"} {
 		if n, none := strings.Count(pages["source"], tag), strings.Count(pages[plain], tag); n != none {
 			t.Errorf("a page with hostile source has %q %d times, a page without source %d times", tag, n, none)
 		}
+	}
+	r := finish(t, exec.Command("clrsnap", "stack", fmt.Sprint(a.PID), "--thread", "computes"))
+	if at := strings.IndexFunc(r.stdout, forbidden); at >= 0 || !regexp.MustCompile(`Program\.cs:\d`).MatchString(r.stdout) {
+		t.Errorf("%q", r.stdout)
 	}
 }
 

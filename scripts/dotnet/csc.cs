@@ -70,6 +70,15 @@ static class Csc
         return r;
     }
 
+    // The text of a source file, or of another file, for the PDB.
+    static EmbeddedText Embedded(string path, SyntaxTree[] trees)
+    {
+        SyntaxTree tree = trees.FirstOrDefault(t => t.FilePath == path);
+        if (tree != null) return EmbeddedText.FromSource(path, tree.GetText());
+        using var s = File.OpenRead(path);
+        return EmbeddedText.FromStream(path, s);
+    }
+
     static int Compile(List<string> argv)
     {
         var clock = Stopwatch.StartNew();
@@ -175,7 +184,8 @@ static class Csc
         using (var pe = new MemoryStream())
         using (var pdb = pdbPath != null ? new MemoryStream() : null)
         {
-            result = comp.Emit(pe, pdb, options: args.EmitOptions.WithPdbFilePath(Path.GetFileName(pdbPath)));
+            result = comp.Emit(pe, pdb, options: args.EmitOptions.WithPdbFilePath(Path.GetFileName(pdbPath)),
+                embeddedTexts: args.EmitPdb ? args.EmbeddedFiles.Select(f => Embedded(f.Path, trees)).ToArray() : null);
             if (result.Success)
             {
                 Directory.CreateDirectory(Path.GetDirectoryName(Path.GetFullPath(outPath)));

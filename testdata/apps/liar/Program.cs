@@ -99,6 +99,7 @@ static class Program
     {
         // </script><script>document.title = "forged"</script><img src=x onerror="document.title = 'forged'">
         for (int i = 0; i < 10_000_000; i++) sum += Math.Sqrt(i); // <!-- ]]> &lt;/style> \" "]},"forged":{"
+        sum += 1; // ]0;forged [2J 31m
         sum /= 2; // forged, from right to left: ‮
     }
 }
