@@ -74,6 +74,11 @@ func TestStuckHolder(t *testing.T) {
 	wanting := waiting(2, wants(0x10, 1), enter, confirm)
 	verdict(t, judgeDeadlock(same(3, holder, wanting)), profile.CauseDeadlock, profile.Likely, reserve,
 		"SemaphoreSlim 0x30")
+	named := permit
+	named.Field = "Shop.Stock._permits"
+	owner := holding(waiting(1, named, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
+	verdict(t, judgeDeadlock(same(3, owner, wanting)), profile.CauseDeadlock, profile.Likely,
+		"waits for a permit of SemaphoreSlim 0x30 (Stock._permits)")
 	none(t, judgeDeadlock(same(3, holder)))                           // nobody wants the lock
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // the holder goes on now and then
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(2, 0.05, 0))) // others come and go
