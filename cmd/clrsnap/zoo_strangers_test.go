@@ -393,7 +393,10 @@ func testHostileSource(t *testing.T, compile, args []string) {
 			t.Errorf("a page with hostile source has %q %d times, a page without source %d times", tag, n, none)
 		}
 	}
-	r := finish(t, exec.Command("clrsnap", "stack", fmt.Sprint(a.PID), "--thread", "computes"))
+	var r result
+	for again := true; again; again = strings.Contains(r.stderr, "another attempt may get them") {
+		r = finish(t, exec.Command("clrsnap", "stack", fmt.Sprint(a.PID), "--thread", "computes"))
+	}
 	r.says(t, 0)
 	r.want(t, `Compute.*Program\.cs:\d`)
 	if strings.ContainsFunc(r.stdout, forbidden) {
