@@ -6,22 +6,24 @@ package heap
 // The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005).
 // Vertices are numbered in the order of a depth-first search; 0 is a root of everything.
 
-// All data is in arrays: at most five arrays with four bytes a vertex at a time, and one array with four bytes a
-// reference. An array without further use serves the next step.
+// All data is in arrays. The search has three arrays with four bytes an object. Afterwards there are at most five, and
+// four bytes for each reference outside the tree of the search. An array without further use serves the next step.
 
 // dominators is the search for the dominators.
 type dominators struct {
 	g      *Graph
 	number []uint32 // by object: the object's vertex; 0: not met yet
+	above  []uint32 // by object: the parent in the tree of the search; noNode: the search began here
+	met    uint32   // objects met
 	object []uint32 // by vertex
 	parent []uint32 // by vertex, in the tree of the search; eval shortens the ways
 	least  []uint32 // by vertex: the least semidominator on the shortened way
 	idom   []uint32
 
 	roots []uint64 // by vertex, a bit: something outside the heap's objects keeps the vertex
-	// By vertex: first the number of references that the search has followed, then the index in preds where the
-	// vertex's predecessors begin. Once a vertex is done, the entry of the next vertex has the semidominator of the
-	// vertex.
+	// First, by object: the number of references that the search has followed. Then, by vertex: the index in preds
+	// where the vertex's predecessors begin, without the parent. Once a vertex is done, the entry of the next vertex
+	// has the semidominator of the vertex.
 	from  []uint32
 	preds []uint32
 	path  []uint32
@@ -38,7 +40,7 @@ type Retained struct {
 
 // RetainedOptions control Graph.Retained. The zero value is valid.
 type RetainedOptions struct {
-	// Last: nobody asks for references any more. Retained forgets the references.
+	// Last: nobody asks for references and addresses any more. Retained forgets both.
 	Last bool
 	// Progress is called from time to time with the share done, from 0 to 1; nil: no calls.
 	Progress func(done float64)
@@ -51,10 +53,14 @@ type RetainedOptions struct {
 // to. nil: the search was stopped.
 func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	n := g.count + 1
+	if o.Last {
+		g.forgetAddresses()
+		g.release()
+	}
 	d := &dominators{
-		g: g, number: make([]uint32, n), object: make([]uint32, 1, n), parent: make([]uint32, n),
-		from: make([]uint32, n+1), roots: make([]uint64, n/64+1),
-		ask: asking{stopped: o.Stopped, progress: o.Progress, steps: 4 * float64(n)},
+		g: g, number: make([]uint32, n), above: make([]uint32, n), from: make([]uint32, n+1),
+		roots: make([]uint64, n/64+1),
+		ask:   asking{stopped: o.Stopped, progress: o.Progress, steps: 4 * float64(n)},
 	}
 	for _, root := range roots {
 		if d.number[root] == 0 {
@@ -63,10 +69,9 @@ func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 		v := d.number[root]
 		d.roots[v/64] |= 1 << (v % 64)
 	}
-	referred := (&Paths{g: g}).referred()
-	for i := range g.count {
-		if referred[i/64]>>(i%64)&1 == 0 && d.number[i] == 0 {
-			d.search(uint32(i))
+	for i := range g.free() {
+		if d.number[i] == 0 {
+			d.search(i)
 		}
 	}
 	for i := range g.count {
@@ -79,10 +84,10 @@ func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 		return nil
 	}
 	if o.Last {
-		g.forget()
+		g.forgetReferences()
+		g.release()
 	}
-	d.number, d.least = nil, d.number
-	g.release()
+	d.arrange()
 	d.semidominators()
 	if d.ask.ended {
 		return nil
@@ -98,57 +103,57 @@ func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	return r
 }
 
-// forget frees the memory of all references.
-func (g *Graph) forget() {
+// forgetReferences frees the memory of all references.
+func (g *Graph) forgetReferences() {
 	g.links, g.types = links{}, nil
 	for i := range g.regions {
-		r := &g.regions[i]
-		r.edges = nil
-		for j := range r.nodes {
-			r.nodes[j].edges = 0
-		}
+		g.regions[i].ends, g.regions[i].edges = nil, nil
+	}
+}
+
+// forgetAddresses frees the memory of all addresses.
+func (g *Graph) forgetAddresses() {
+	for i := range g.regions {
+		g.regions[i].at = nil
 	}
 }
 
 // search visits all objects that can be reached from an object, depth first.
 func (d *dominators) search(start uint32) {
-	d.meet(start, 0)
-	for v := d.number[start]; v != 0 && !d.ask.ended; {
-		edges := d.g.edges(int(d.object[v]))
-		i := d.from[v]
+	d.meet(start, noNode)
+	for n := start; n != noNode && !d.ask.ended; {
+		edges := d.g.edges(int(n))
+		i := d.from[n]
 		for int(i) < len(edges) && (edges[i] == noNode || d.number[edges[i]] != 0) {
 			i++
 		}
 		if int(i) == len(edges) {
-			v = d.parent[v]
+			n = d.above[n]
 			continue
 		}
-		d.from[v] = i + 1
-		v = d.meet(edges[i], v)
+		d.from[n] = i + 1
+		d.meet(edges[i], n)
+		n = edges[i]
 	}
 }
 
 // meet makes an object a vertex.
-func (d *dominators) meet(object, parent uint32) uint32 {
-	v := uint32(len(d.object))
-	d.number[object] = v
-	d.object = append(d.object, object)
-	d.parent[v] = parent
+func (d *dominators) meet(object, above uint32) {
+	d.met++
+	d.number[object], d.above[object] = d.met, above
 	d.ask.end()
-	return v
 }
 
-// collect reverses the references.
+// collect reverses the references. References from parents are left out: semidominators knows the parents.
 func (d *dominators) collect() {
 	if d.ask.ended {
 		return
 	}
-	n := len(d.object)
 	clear(d.from)
 	each := func(f func(from, to uint32)) {
-		for o := 0; o < d.g.count && !d.ask.end(); o++ {
-			for _, e := range d.g.edges(o) {
-				if e != noNode {
+		for o := uint32(0); int(o) < d.g.count && !d.ask.end(); o++ {
+			for _, e := range d.g.edges(int(o)) {
+				if e != noNode && e != o && d.above[e] != o {
 					f(d.number[o], d.number[e])
 				}
 			}
@@ -164,13 +169,25 @@ func (d *dominators) collect() {
 		d.preds[d.from[to]] = from
 		d.from[to]++
 	})
-	copy(d.from[1:], d.from[:n]) // each entry has moved on to the next entry's beginning
+	copy(d.from[1:], d.from[:d.g.count+1]) // each entry has moved on to the next entry's beginning
 	d.from[0] = 0
+}
+
+// arrange turns the tree of the search into arrays by vertex.
+func (d *dominators) arrange() {
+	n := d.g.count + 1
+	d.object, d.parent = make([]uint32, n), make([]uint32, n)
+	for o, v := range d.number[:d.g.count] {
+		d.object[v] = uint32(o)
+		if up := d.above[o]; up != noNode {
+			d.parent[v] = d.number[up]
+		}
+	}
+	d.number, d.least, d.above, d.idom = nil, d.number, nil, d.above
 }
 
 func (d *dominators) semidominators() {
 	n := uint32(len(d.object))
-	d.idom = make([]uint32, n)
 	copy(d.idom, d.parent)
 	for v := range n {
 		d.least[v] = v
@@ -230,11 +247,7 @@ func (g *Graph) fields(n int) []uint32 {
 	if r == nil {
 		return nil
 	}
-	from := uint32(0)
-	if i > 0 {
-		from = r.nodes[i-1].edges
-	}
-	return r.edges[from:r.nodes[i].edges]
+	return r.refs(i)
 }
 
 // ByTable sums up by MethodTable. If an object of the same class dominates an object, the bytes count once. ByTable
@@ -278,5 +291,5 @@ func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 // table returns the index of a vertex's MethodTable.
 func (r *Retained) table(v uint32) uint32 {
 	region, i := r.g.at(int(r.object[v]))
-	return r.g.table(&region.nodes[i])
+	return r.g.table(region, i)
 }

@@ -26,7 +26,7 @@ type Graph struct {
 	types   []uint32 // see LinkTypes; nil: not called
 }
 
-// Bounds of a graph: a graph takes 12 bytes for each object and 4 for each reference.
+// Bounds of a graph: a graph takes 10 bytes for each object and 4 for each reference.
 const (
 	mostNodes = 1 << 26
 	mostEdges = 1 << 28
@@ -38,15 +38,53 @@ type graphRegion struct {
 	Region
 	limit arch.Addr // end of the memory that may be given to objects later
 	first int       // number of its first object
-	nodes []node
+	space uint32    // see Graph.pack
+
+	// By object. The arrays are apart, so that each array can be forgotten when nobody asks for the array any more.
+	at   []uint32 // in units of 8 bytes from the region's start; nil: forgotten
+	ends []uint32 // where the object's references end in edges; nil: forgotten
+	low  []uint16 // the lower half of an index in Graph.kinds
+	high []uint16 // the upper half; nil: zero
+
 	edges []uint32 // see Graph.pack; once the graph is complete: numbers of objects, and noNode
-	space uint32   // see Graph.pack
 }
 
-type node struct {
-	at    uint32 // in units of 8 bytes from the region's start
-	kind  uint32 // index in Graph.kinds
-	edges uint32 // end of the node's edges in graphRegion.edges
+// add adds an object behind the others: where the object lies, the index of its kind, and the object's references.
+func (r *graphRegion) add(at, kind uint32, edges []uint32) {
+	if kind >= 1<<16 && r.high == nil {
+		r.high = make([]uint16, len(r.low))
+	}
+	if r.high != nil {
+		r.high = append(r.high, uint16(kind>>16))
+	}
+	r.low = append(r.low, uint16(kind))
+	r.edges = append(r.edges, edges...)
+	r.at, r.ends = append(r.at, at), append(r.ends, uint32(len(r.edges)))
+}
+
+// kind returns the index of an object's kind.
+func (r *graphRegion) kind(i int) uint32 {
+	if r.high == nil {
+		return uint32(r.low[i])
+	}
+	return uint32(r.high[i])<<16 | uint32(r.low[i])
+}
+
+// refs returns the references in the fields of an object, with their place in edges.
+func (r *graphRegion) refs(i int) []uint32 {
+	switch {
+	case r.ends == nil:
+		return nil
+	case i == 0:
+		return r.edges[:r.ends[0]]
+	}
+	return r.edges[r.ends[i-1]:r.ends[i]]
+}
+
+// trim gives up the spare room of grown arrays.
+func (r *graphRegion) trim() {
+	r.at, r.ends, r.edges = slices.Clone(r.at), slices.Clone(r.ends), slices.Clone(r.edges)
+	r.low, r.high = slices.Clone(r.low), slices.Clone(r.high)
 }
 
 // kind is the pair of class and size that many objects share. Objects of k sizes fill at least 4k² bytes, so there
@@ -129,15 +167,7 @@ func (g *Graph) unpack(packed uint32) uint32 {
 
 // number is unpack for an address in the region.
 func (r *graphRegion) number(packed uint32) uint32 {
-	n, found := slices.BinarySearchFunc(r.nodes, packed-r.space, func(n node, at uint32) int {
-		switch {
-		case n.at < at:
-			return -1
-		case n.at > at:
-			return 1
-		}
-		return 0
-	})
+	n, found := slices.BinarySearch(r.at, packed-r.space)
 	if !found {
 		return noNode
 	}
@@ -153,38 +183,38 @@ type draft struct {
 // draftNode is a node before the graph accepts it.
 type draftNode struct {
 	kind
-	at    uint32 // as in node
+	at    uint32 // as in graphRegion
 	edges uint32 // end of the node's edges in draft.edges
 }
 
-// node turns a node of a draft into a node of the graph.
-func (g *Graph) node(d *draftNode) node {
-	k, ok := g.byKind[d.kind]
+// indexOf returns the index of a kind in kinds.
+func (g *Graph) indexOf(of kind) uint32 {
+	k, ok := g.byKind[of]
 	if !ok {
 		if g.byKind == nil {
 			g.byKind = map[kind]uint32{}
 		}
 		k = uint32(len(g.kinds))
-		g.byKind[d.kind] = k
-		g.kinds = append(g.kinds, d.kind)
+		g.byKind[of] = k
+		g.kinds = append(g.kinds, of)
 	}
-	return node{d.at, k, d.edges}
+	return k
 }
 
-// table returns the index of the node's MethodTable.
-func (g *Graph) table(n *node) uint32 { return g.kinds[n.kind].table }
+// table returns the index of the MethodTable of an object of a region.
+func (g *Graph) table(r *graphRegion, i int) uint32 { return g.kinds[r.kind(i)].table }
 
 // complete numbers the objects, and turns the edges into numbers.
 func (g *Graph) complete(tables []*Table) {
 	g.Tables = tables
 	for i := range g.regions {
 		r := &g.regions[i]
-		r.nodes, r.edges = slices.Clone(r.nodes), slices.Clone(r.edges) // without the spare room of grown slices
+		r.trim()
 		r.first = g.count
-		for n := len(g.blocks) * blockSize; n < g.count+len(r.nodes); n += blockSize {
+		for n := len(g.blocks) * blockSize; n < g.count+len(r.low); n += blockSize {
 			g.blocks = append(g.blocks, uint32(i))
 		}
-		g.count += len(r.nodes)
+		g.count += len(r.low)
 	}
 	g.byKind = nil
 	defer g.release()
@@ -215,13 +245,12 @@ func (g *Graph) accept(r *Region, d *draft) {
 	}
 	g.count += len(d.nodes)
 	g.refs += len(d.edges)
-	base := uint32(len(to.edges))
-	to.nodes = slices.Grow(to.nodes, len(d.nodes))
+	from := uint32(0)
 	for i := range d.nodes {
-		d.nodes[i].edges += base
-		to.nodes = append(to.nodes, g.node(&d.nodes[i]))
+		n := &d.nodes[i]
+		to.add(n.at, g.indexOf(n.kind), d.edges[from:n.edges])
+		from = n.edges
 	}
-	to.edges = append(to.edges, d.edges...)
 }
 
 // Len returns the number of objects.
@@ -234,31 +263,35 @@ func (g *Graph) at(n int) (*graphRegion, int) {
 		i = int(g.blocks[b])
 	}
 	for ; i < len(g.regions); i++ {
-		if r := &g.regions[i]; n < r.first+len(r.nodes) {
+		if r := &g.regions[i]; n < r.first+len(r.low) {
 			return r, n - r.first
 		}
 	}
 	return nil, 0
 }
 
-// Object describes an object.
+// Object describes an object. The address is 0 once forgotten: see RetainedOptions.Last.
 func (g *Graph) Object(n int) (o Object, in Generation) {
 	r, i := g.at(n)
 	if r == nil {
 		return Object{}, 0
 	}
-	return g.object(r, &r.nodes[i]), r.Generation
+	return g.object(r, i), r.Generation
 }
 
 // size returns the size of an object in bytes.
 func (g *Graph) size(n int) uint64 {
 	r, i := g.at(n)
-	return 8 * uint64(g.kinds[r.nodes[i].kind].size)
+	return 8 * uint64(g.kinds[r.kind(i)].size)
 }
 
-func (g *Graph) object(r *graphRegion, n *node) Object {
-	k := g.kinds[n.kind]
-	return Object{Addr: r.Start + 8*arch.Addr(n.at), Table: g.Tables[k.table], Size: 8 * uint64(k.size)}
+func (g *Graph) object(r *graphRegion, i int) Object {
+	k := g.kinds[r.kind(i)]
+	o := Object{Table: g.Tables[k.table], Size: 8 * uint64(k.size)}
+	if r.at != nil {
+		o.Addr = r.Start + 8*arch.Addr(r.at[i])
+	}
+	return o
 }
 
 // References calls a function with each object that an object refers to, once for each reference.
@@ -309,8 +342,8 @@ func (g *Graph) Of(in Generation, chosen func(*Table) bool, f func(n int)) {
 		if r.Generation != in {
 			continue
 		}
-		for j := range r.nodes {
-			if want[g.table(&r.nodes[j])] {
+		for j := range r.low {
+			if want[g.table(r, j)] {
 				f(r.first + j)
 			}
 		}
@@ -343,8 +376,8 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 	for i := range g.regions {
 		r := &g.regions[i]
 		more := 0
-		for j := range r.nodes {
-			if keeps[g.table(&r.nodes[j])] != noNode {
+		for j := range r.low {
+			if keeps[g.table(r, j)] != noNode {
 				more++
 			}
 		}
@@ -352,14 +385,13 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 			continue
 		}
 		edges, from := make([]uint32, 0, len(r.edges)+more), uint32(0)
-		for j := range r.nodes {
-			n := &r.nodes[j]
-			edges = append(edges, r.edges[from:n.edges]...)
-			from = n.edges
-			if to := keeps[g.table(n)]; to != noNode {
+		for j, end := range r.ends {
+			edges = append(edges, r.edges[from:end]...)
+			from = end
+			if to := keeps[g.table(r, j)]; to != noNode {
 				edges = append(edges, to)
 			}
-			n.edges = uint32(len(edges))
+			r.ends[j] = uint32(len(edges))
 		}
 		r.edges = edges
 	}
@@ -368,7 +400,7 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 // ByType reports whether an object keeps another object because of its type, and no field refers to the other object.
 func (g *Graph) ByType(from, to int) bool {
 	r, i := g.at(from)
-	if r == nil || g.types == nil || g.types[g.table(&r.nodes[i])] != uint32(to) {
+	if r == nil || g.types == nil || g.types[g.table(r, i)] != uint32(to) {
 		return false
 	}
 	fields := g.fields(from)

@@ -1,5 +1,7 @@
 package heap
 
+import "iter"
+
 // Heads returns objects that lead to all objects outside the reach of the roots: free are the objects that nothing on
 // the heap refers to; circles has one object of each circle that nothing else leads to. Heads calls stopped from time
 // to time. ok is false if stopped reported that nobody wants the result any more.
@@ -8,7 +10,7 @@ func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint
 	for _, n := range roots {
 		s.from(n)
 	}
-	for _, n := range g.Free() {
+	for n := range g.free() {
 		if s.met[n/64]>>(n%64)&1 == 0 {
 			free = append(free, n)
 			s.from(n)
@@ -23,15 +25,16 @@ func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint
 	return free, circles, !s.ask.ended
 }
 
-// Free returns the objects that nothing on the heap refers to.
-func (g *Graph) Free() (out []uint32) {
-	referred := (&Paths{g: g}).referred()
-	for n := range uint32(g.count) {
-		if referred[n/64]>>(n%64)&1 == 0 {
-			out = append(out, n)
+// free yields the objects that nothing on the heap refers to.
+func (g *Graph) free() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		referred := g.referred()
+		for n := range uint32(g.count) {
+			if referred[n/64]>>(n%64)&1 == 0 && !yield(n) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // visit visits objects by references.
@@ -69,10 +72,9 @@ func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 	var list []uint32
 	for i := range g.regions {
 		r := &g.regions[i]
-		from := uint32(0)
-		for j, x := range r.nodes {
+		for j := range r.low {
 			list = list[:0]
-			edges := r.edges[from:x.edges]
+			edges := r.refs(j)
 			if g.links.some != nil {
 				edges = g.edges(r.first + j)
 			}
@@ -81,8 +83,7 @@ func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 					list = append(list, e)
 				}
 			}
-			from = x.edges
-			if !yield(g.object(r, &x), list) {
+			if !yield(g.object(r, j), list) {
 				return
 			}
 		}
@@ -92,7 +93,7 @@ func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 // Regions returns the regions with objects, by address.
 func (g *Graph) Regions() (out []Region) {
 	for i := range g.regions {
-		if r := &g.regions[i]; len(r.nodes) > 0 {
+		if r := &g.regions[i]; len(r.low) > 0 {
 			out = append(out, r.Region)
 		}
 	}

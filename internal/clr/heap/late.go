@@ -113,23 +113,17 @@ func (g *Graph) insert(found map[uint32]*draft) {
 	for r, late := range by {
 		slices.Sort(late)
 		old := *r
-		r.nodes, r.edges = nil, nil
-		add := func(n node, edges []uint32) {
-			r.edges = append(r.edges, edges...)
-			n.edges = uint32(len(r.edges))
-			r.nodes = append(r.nodes, n)
-		}
-		from := uint32(0)
-		for _, n := range old.nodes {
-			for len(late) > 0 && late[0]-r.space < n.at {
-				add(g.node(&found[late[0]].nodes[0]), found[late[0]].edges)
+		r.at, r.ends, r.low, r.high, r.edges = nil, nil, nil, nil, nil
+		add := func(d *draft) { r.add(d.nodes[0].at, g.indexOf(d.nodes[0].kind), d.edges) }
+		for i, at := range old.at {
+			for len(late) > 0 && late[0]-r.space < at {
+				add(found[late[0]])
 				late = late[1:]
 			}
-			add(n, old.edges[from:n.edges])
-			from = n.edges
+			r.add(at, old.kind(i), old.refs(i))
 		}
 		for _, e := range late {
-			add(g.node(&found[e].nodes[0]), found[e].edges)
+			add(found[e])
 		}
 	}
 }

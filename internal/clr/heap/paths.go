@@ -1,6 +1,9 @@
 package heap
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // Paths are the shortest ways to objects. A way begins at an object that something outside the heap keeps, or at an
 // object that nothing on the heap refers to. The heap does not tell why the second object lives, or whether it is
@@ -9,6 +12,7 @@ type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: not reached
 	ask    asking
+	queue  []uint32 // the met objects, in the order of the visit; nil: the search is over
 	near   []uint32 // by object: another object on the way, nearer to the way's beginning; nil: not asked for yet
 }
 
@@ -19,16 +23,17 @@ type Paths struct {
 // stopped reports that nobody wants the paths any more.
 func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped func() bool) *Paths {
 	p := &Paths{
-		g: g, parent: make([]uint32, g.count),
+		g: g, parent: make([]uint32, g.count), queue: make([]uint32, 0, g.count),
 		ask: asking{stopped: stopped, progress: progress, steps: float64(g.count)},
 	}
 	for i := range p.parent {
 		p.parent[i] = noNode
 	}
 	for _, starts := range groups {
-		p.spread(starts)
+		p.spread(slices.Values(starts))
 	}
-	p.spread(g.Free())
+	p.spread(g.free())
+	p.queue = nil
 	if p.ask.ended {
 		return nil
 	}
@@ -55,22 +60,20 @@ func (a *asking) end() bool {
 }
 
 // referred returns a bit for each object that another object refers to.
-func (p *Paths) referred() []uint64 {
-	out := make([]uint64, p.g.count/64+1)
-	for i := range p.g.regions {
-		r := &p.g.regions[i]
-		from := uint32(0)
-		for j := range r.nodes {
-			for _, e := range r.edges[from:r.nodes[j].edges] {
+func (g *Graph) referred() []uint64 {
+	out := make([]uint64, g.count/64+1)
+	for i := range g.regions {
+		r := &g.regions[i]
+		for j := range r.low {
+			for _, e := range r.refs(j) {
 				if e != noNode && int(e) != r.first+j {
 					out[e/64] |= 1 << (e % 64)
 				}
 			}
-			from = r.nodes[j].edges
 		}
 	}
-	for n := range p.g.links.from {
-		p.g.References(int(n), func(to int) {
+	for n := range g.links.from {
+		g.References(int(n), func(to int) {
 			if to != int(n) {
 				out[to/64] |= 1 << (to % 64)
 			}
@@ -80,28 +83,26 @@ func (p *Paths) referred() []uint64 {
 }
 
 // spread visits all objects that can be reached from some objects, breadth first. A start is its own parent.
-func (p *Paths) spread(starts []uint32) {
-	queue := make([]uint32, 0, len(starts))
-	for _, n := range starts {
-		if p.parent[n] == noNode {
-			p.parent[n] = n
-			queue = append(queue, n)
+func (p *Paths) spread(starts iter.Seq[uint32]) {
+	next := len(p.queue)
+	for n := range starts {
+		p.meet(n, n)
+	}
+	for ; next < len(p.queue) && !p.ask.end(); next++ {
+		n := p.queue[next]
+		for _, to := range p.g.edges(int(n)) {
+			if to != noNode {
+				p.meet(to, n)
+			}
 		}
 	}
-	var next []uint32
-	for len(queue) > 0 {
-		for _, n := range queue {
-			if p.ask.end() {
-				return
-			}
-			p.g.References(int(n), func(to int) {
-				if p.parent[to] == noNode {
-					p.parent[to] = n
-					next = append(next, uint32(to))
-				}
-			})
-		}
-		queue, next = next, queue[:0]
+}
+
+// meet puts an object into the queue, once.
+func (p *Paths) meet(n, parent uint32) {
+	if p.parent[n] == noNode {
+		p.parent[n] = parent
+		p.queue = append(p.queue, n)
 	}
 }
 
