@@ -12,7 +12,7 @@ type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: not reached
 	ask    asking
-	queue  []uint32 // the met objects, in the order of the visit; nil: the search is over
+	queue  []uint32 // the met objects, in the order of the visit; once the search is over: memory for near
 	near   []uint32 // by object: another object on the way, nearer to the way's beginning; nil: not asked for yet
 }
 
@@ -33,7 +33,6 @@ func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped fu
 		p.spread(slices.Values(starts))
 	}
 	p.spread(g.free())
-	p.queue = nil
 	if p.ask.ended {
 		return nil
 	}
@@ -140,7 +139,7 @@ func (p *Paths) To(n, most int) (w Way) {
 // long ways with common parts are not followed again and again.
 func (p *Paths) first(n int) int {
 	if p.near == nil {
-		p.near = slices.Clone(p.parent)
+		p.near, p.queue = append(p.queue[:0], p.parent...), nil
 		for i, up := range p.parent {
 			if up != noNode && p.parent[up] == up {
 				p.near[i] = uint32(i)
