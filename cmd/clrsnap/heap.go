@@ -266,7 +266,7 @@ func (f *heapFlags) collect() {
 		collectAbove(100)
 		return
 	}
-	collectAbove(10)
+	collectAbove(5)
 	if collectsAsUsual() {
 		debug.SetMemoryLimit(math.MaxInt64)
 	}
