@@ -71,8 +71,8 @@ type Diagnosis struct {
 	// Waits is what threads have waited for in own code during the whole time, and what suspended async methods wait
 	// for, with the threads. The waits need not be wrong.
 	Waits []Evidence
-	// Exceptions are failed tasks whose exceptions nobody has observed and, if there are verdicts, the exceptions of the
-	// time of the look. The exceptions need not be wrong.
+	// Exceptions are failed tasks whose exceptions nobody has observed and, if there are verdicts, the exceptions of
+	// the time of the look. The exceptions need not be wrong.
 	Exceptions []Evidence
 	Activity   *Activity // what the process did; nil: not known, or of a core dump
 	Stops      int       // how often clrsnap stopped a thread

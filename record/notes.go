@@ -200,8 +200,8 @@ func (r *recorder) sourceRemarks() []string {
 			"CPU.", why))
 	case profile.FromThreads:
 		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. Such timers "+
-			"cost time at every switch between threads: a web server can lose a fifth of its requests, or half of them "+
-			"at 999 samples a second.", why))
+			"cost time at every switch between threads: a web server can lose a fifth of its requests, or half of "+
+			"them at 999 samples a second.", why))
 	}
 	if err := r.cpu.unfollowed; err != nil {
 		out = append(out, fmt.Sprintf("A child process has no CPU samples: %v.", err))

@@ -260,8 +260,8 @@ func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verd
 		most = n
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%d async methods wait for a TaskCompletionSource, in %s, and none of the %d that waited "+
-				"%s ago has gone on.", c.Count, method(own), n, seconds(after.at-before.at)),
+			Text: fmt.Sprintf("%d async methods wait for a TaskCompletionSource, in %s, and none of the %d that "+
+				"waited %s ago has gone on.", c.Count, method(own), n, seconds(after.at-before.at)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.again()},
 		}}

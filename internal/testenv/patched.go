@@ -61,7 +61,8 @@ func AheadOfTimeReaders(tb testing.TB) (file string) {
 		read     = "S_P_CoreLib_System_Threading_ReaderWriterLockSlim__TryEnterReadLockCore"
 		write    = "S_P_CoreLib_System_Threading_ReaderWriterLockSlim__TryEnterWriteLockCore"
 	)
-	return patchedAheadOfTime(tb, "slim", patch{"slim_Slim_Program__BlockFor", 0x21, []byte{0x8b, 0xdf, 0x8b, 0xfb, 0xe8},
+	return patchedAheadOfTime(tb, "slim", patch{
+		"slim_Slim_Program__BlockFor", 0x21, []byte{0x8b, 0xdf, 0x8b, 0xfb, 0xe8},
 		[]any{
 			[]byte{0x8b, 0xdf},                   // mov ebx,edi
 			relative{0x48, 0x8b, 0x05}, watchers, // mov rax,[rip+…]

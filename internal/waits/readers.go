@@ -90,8 +90,8 @@ func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	return 0, true
 }
 
-// countAhead finds the ReaderWriterCount of a thread of a native AOT program; 0: none is found. There is no other static
-// field with such an object.
+// countAhead finds the ReaderWriterCount of a thread of a native AOT program; 0: none is found. There is no other
+// static field with such an object.
 func (r *Reader) countAhead(thread arch.Addr) arch.Addr {
 	for _, obj := range r.Managed.ThreadObjects(thread) {
 		if c, err := r.Managed.Objects.Class(obj); err == nil && c.Is(coreLib, countClass) {
