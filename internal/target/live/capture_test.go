@@ -190,7 +190,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 	layer.Live(t)
 	pr := start(t, nil, "vfork", "3600000")
 	p := open(t, pr)
-	p.StopLimit, p.AllLimit = 500*time.Millisecond, 5*time.Second
+	p.StopLimit, p.AllLimit = 500*time.Millisecond, 3*time.Second
 	child := func() int { return int(counter(t, p, pr, 1)) }
 	if !within(waitLimit, func() bool { return child() != 0 && taskState(pr.pid, pr.arg) == 'D' }) {
 		t.Fatal("no D state")
