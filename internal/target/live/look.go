@@ -24,22 +24,11 @@ import (
 // out and errs have the length of reqs. The slices in out are valid until the next Look or
 // FreeLook.
 func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error) error {
-	if err := p.Alive(); err != nil {
-		return err
-	}
 	l := &p.looker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.open(p); err != nil {
+	if err := l.begin(p, reqs, out); err != nil {
 		return err
-	}
-	if err := l.arena.fit(reqs); err != nil {
-		return fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", p.pid, len(reqs), err)
-	}
-	l.left = l.left[:0]
-	for i := range reqs {
-		l.arena.lend(&reqs[i], &out[i])
-		l.left = append(l.left, i)
 	}
 	end := time.Now().Add(lookLimit)
 	for rounds := 1; ; rounds++ {
@@ -61,21 +50,13 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 
 // LookOnce is Look for one thread, with one try. The slices in out are valid until the next look.
 func (p *Process) LookOnce(req *target.Request, out *target.Capture) error {
-	if err := p.Alive(); err != nil {
-		return err
-	}
 	l := &p.looker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.open(p); err != nil {
+	reqs, outs, errs := [1]target.Request{*req}, [1]target.Capture{}, [1]error{}
+	if err := l.begin(p, reqs[:], outs[:]); err != nil {
 		return err
 	}
-	reqs, outs, errs := [1]target.Request{*req}, [1]target.Capture{}, [1]error{}
-	if err := l.arena.fit(reqs[:]); err != nil {
-		return fmt.Errorf("process %d: no memory for the stack of a thread: %w", p.pid, err)
-	}
-	l.arena.lend(&reqs[0], &outs[0])
-	l.left = append(l.left[:0], 0)
 	if err := l.round(p, reqs[:], outs[:], errs[:]); err != nil {
 		return err
 	}
@@ -95,20 +76,11 @@ func (p *Process) LookOnce(req *target.Request, out *target.Capture) error {
 func (p *Process) LookAtOnce(
 	reqs []target.Request, out []target.Capture, errs []error,
 ) (threads int, ok bool, err error) {
-	if err := p.Alive(); err != nil {
-		return 0, false, err
-	}
 	l := &p.looker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.open(p); err != nil {
+	if err := l.begin(p, reqs, out); err != nil {
 		return 0, false, err
-	}
-	if err := l.arena.fit(reqs); err != nil {
-		return 0, false, fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", p.pid, len(reqs), err)
-	}
-	for i := range reqs {
-		l.arena.lend(&reqs[i], &out[i])
 	}
 	for range instantRounds {
 		if threads, ok, err = l.instant(p, reqs, out, errs); ok || err != nil {
@@ -196,6 +168,25 @@ func (l *looker) close() {
 	}
 	l.it, l.err = nil, ErrClosed
 	l.arena.free()
+}
+
+// begin begins a look at the threads of the requests.
+func (l *looker) begin(p *Process, reqs []target.Request, out []target.Capture) error {
+	if err := p.Alive(); err != nil {
+		return err
+	}
+	if err := l.open(p); err != nil {
+		return err
+	}
+	if err := l.arena.fit(reqs); err != nil {
+		return fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", p.pid, len(reqs), err)
+	}
+	l.left = l.left[:0]
+	for i := range reqs {
+		l.arena.lend(&reqs[i], &out[i])
+		l.left = append(l.left, i)
+	}
+	return nil
 }
 
 // round copies the threads in left. Threads that ran meanwhile stay in left.
