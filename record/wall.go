@@ -593,15 +593,12 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
-// mostLooked bounds the threads of a program whose registers the kernel tells: each look reads all threads.
-const mostLooked = 512
-
 // captureRunning captures and walks a thread without a stop if the kernel tells the registers. A thread that has a CPU
 // just now will have a CPU sample; without CPU samples the thread is stopped.
 func (w *wallSampler) captureRunning(
 	s *session.Suspension, threads int, walked func() walk.Result,
 ) (walk.Result, error) {
-	if threads <= mostLooked {
+	if threads <= session.MostLooked {
 		r, err := s.LookAndWalk(1, walked)
 		switch {
 		case err == nil, errors.Is(err, session.ErrThreadEnded):

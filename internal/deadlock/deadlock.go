@@ -47,18 +47,13 @@ func Snapshot(ctx context.Context, p *session.Process, o Options) (*profile.Snap
 // earlier look while the threads run finds all names. If the threads cannot be held, the earlier look counts:
 // profile.Snapshot.Stop says so.
 func SnapshotAtRest(ctx context.Context, p *session.Process, o Options, most time.Duration) (*profile.Snapshot, error) {
-	held, err := Snapshot(ctx, p, o)
+	before, err := Snapshot(ctx, p, o)
 	if err != nil || !p.Moments().Changes() || p.Managed == nil {
-		return held, err
+		return before, err
 	}
-	before := held
-	stop := p.AtRest(ctx, most, func(ctx context.Context) (err error) {
-		held, err = Snapshot(ctx, p, o)
-		return err
+	held, stop := session.AtRest(ctx, p, most, before, func(ctx context.Context) (*profile.Snapshot, error) {
+		return Snapshot(ctx, p, o)
 	})
-	if !stop.Exact {
-		held = before
-	}
 	held.Stop = stop
 	return held, p.Alive()
 }

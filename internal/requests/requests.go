@@ -25,18 +25,10 @@ func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 	if err != nil || !o.Stop || !p.Moments().Changes() {
 		return before, err
 	}
-	held := before
 	o.Progress, o.Doing, o.MaxCPU = nil, nil, 0
-	stop := p.AtRest(ctx, o.MaxPause, func(ctx context.Context) error {
-		out, err := look(ctx, o)
-		if err == nil {
-			held = out
-		}
-		return err
+	held, stop := session.AtRest(ctx, p, o.MaxPause, before, func(ctx context.Context) (*profile.Requests, error) {
+		return look(ctx, o)
 	})
-	if !stop.Exact {
-		held = before
-	}
 	held.Stop = stop
 	return held, p.Alive()
 }

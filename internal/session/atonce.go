@@ -129,7 +129,7 @@ func (a *atOnce) list() error {
 		}
 		members = append(members, m)
 	}
-	a.members, a.listed, a.waits = members, len(list), a.g.waitForCPUs(list)
+	a.members, a.listed, a.waits = members, len(list), a.g.waitForCPUs(countRunning(list))
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (p *Process) onHeap() (found []arch.Addr) {
 		return known && base != ""
 	}
 	o.Visit = func(_ *heap.Region, all []heap.Object) {
-		for i := range all[:min(len(all), maxExceptions+1-min(len(objects), maxExceptions+1))] {
+		for i := 0; i < len(all) && len(objects) <= maxExceptions; i++ {
 			objects = append(objects, all[i].Addr)
 		}
 	}

@@ -86,12 +86,22 @@ func (p *Process) RunningProcess() *live.Process {
 	return p.Live
 }
 
-// AtRest calls look while all threads of a running process stand still, for most at most. If that fails, the result's
-// Reason says why, and what look has found does not count.
-func (p *Process) AtRest(ctx context.Context, most time.Duration, look func(context.Context) error) *profile.HeapStop {
-	stop := &profile.HeapStop{}
-	stop.Exact = p.Stops(ctx, most, stop, func(limit time.Duration) error { return p.rest(ctx, limit, stop, look) })
-	return stop
+// AtRest looks while all threads of a running process stand still, for most at most. If that fails, the stop's Reason
+// says why, and the result is before, of an earlier look: by that look all names are known.
+func AtRest[T any](
+	ctx context.Context, p *Process, most time.Duration, before T, look func(context.Context) (T, error),
+) (T, *profile.HeapStop) {
+	held, stop := before, &profile.HeapStop{}
+	stop.Exact = p.Stops(ctx, most, stop, func(limit time.Duration) error {
+		return p.rest(ctx, limit, stop, func(ctx context.Context) (err error) {
+			held, err = look(ctx)
+			return err
+		})
+	})
+	if !stop.Exact {
+		held = before
+	}
+	return held, stop
 }
 
 // Stops calls attempt, which stops all threads of a running process and adds to stop, until an attempt succeeds. The

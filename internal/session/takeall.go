@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"runtime"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,9 +15,9 @@ import (
 func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 	may := g.Live != nil && !g.Options.AlwaysStop
 	put := together{g: g, looks: true}
-	put.began = may && g.waitForCPUs(list)
-	g.looks = may && len(list) <= mostLooked &&
-		(g.Live.Looked() || slices.ContainsFunc(list, func(t Thread) bool { return t.Runs }))
+	run := countRunning(list)
+	put.began = may && g.waitForCPUs(run)
+	g.looks = may && len(list) <= MostLooked && (g.Live.Looked() || run > 0)
 	defer put.end()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
@@ -51,8 +50,9 @@ func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 	return put.take(ctx)
 }
 
-// mostLooked bounds the threads of a program whose threads are looked at one by one: each look reads all threads.
-const mostLooked = 512
+// MostLooked bounds the threads of a program whose threads are looked at one by one (LookAndWalk): each look reads all
+// threads.
+const MostLooked = 512
 
 // withoutStop takes the stack of a thread, if the thread is blocked and the stack can be walked without a stop.
 func (g *gathering) withoutStop(t *Thread) (st taken, ok bool) {
@@ -63,26 +63,28 @@ func (g *gathering) withoutStop(t *Thread) (st taken, ok bool) {
 	return st, ok
 }
 
-// runNow returns the listed threads that run now.
-func (g *gathering) runNow(list []Thread) (run []Thread) {
+// countRunning counts the threads that ran when the list was made.
+func countRunning(list []Thread) (run int) {
+	for i := range list {
+		if list[i].Runs {
+			run++
+		}
+	}
+	return run
+}
+
+// runNow counts the listed threads that run now.
+func (g *gathering) runNow(list []Thread) (run int) {
 	for i := range list {
 		if info, err := g.from.Thread(list[i].OSThreadID); err == nil && info.State == 'R' {
-			run = append(run, Thread{Runs: true})
+			run++
 		}
 	}
 	return run
 }
 
 // waitForCPUs reports whether threads wait for a CPU, because more threads run than the process may use CPUs.
-func (g *gathering) waitForCPUs(list []Thread) bool {
-	run := 0
-	for i := range list {
-		if list[i].Runs {
-			run++
-		}
-	}
-	return float64(run) > g.cpus()
-}
+func (g *gathering) waitForCPUs(run int) bool { return float64(run) > g.cpus() }
 
 // cpus is the number of CPUs that the process may use: of the machine, by the affinity of the main thread, and by the
 // quota of the control groups.

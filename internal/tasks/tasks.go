@@ -60,21 +60,12 @@ func look(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 	return t.Result(census), nil
 }
 
-// atRest looks once more, while all threads stand still. before is a look while the threads ran: by that look
-// all names are known. If the threads cannot be held, before counts.
+// atRest looks once more, while all threads stand still. before is a look while the threads ran.
 func atRest(ctx context.Context, p *session.Process, o session.WalkOptions, before *profile.Tasks) *profile.Tasks {
-	held := before
 	o.Progress, o.Doing, o.MaxCPU = nil, nil, 0
-	stop := p.AtRest(ctx, o.MaxPause, func(ctx context.Context) error {
-		out, err := look(ctx, p, o)
-		if err == nil {
-			held = out
-		}
-		return err
+	held, stop := session.AtRest(ctx, p, o.MaxPause, before, func(ctx context.Context) (*profile.Tasks, error) {
+		return look(ctx, p, o)
 	})
-	if !stop.Exact {
-		held = before
-	}
 	held.Stop = stop
 	return held
 }
