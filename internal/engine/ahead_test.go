@@ -98,15 +98,7 @@ type function struct {
 // functions returns the functions of a file with symbols, by their addresses in a process.
 func functions(t *testing.T, file string, in *module.Module) map[arch.Addr]function {
 	t.Helper()
-	f, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, symbols := testenv.Symbols(t, file)
 	bias := in.Start - arch.Addr(in.Offset(in.Start))
 	out := map[arch.Addr]function{}
 	for _, s := range symbols {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"debug/elf"
 	"strings"
 	"testing"
 
@@ -59,15 +58,7 @@ func TestAheadStatics(t *testing.T) {
 // staticSymbols returns the variables of the classes with static fields, and the classes with stubs.
 func staticSymbols(t *testing.T, file string) (variables map[string]arch.Addr, stubs map[string]bool) {
 	t.Helper()
-	f, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, symbols := testenv.Symbols(t, file)
 	variables, stubs = map[string]arch.Addr{}, map[string]bool{}
 	for _, s := range symbols {
 		if class, ok := strings.CutPrefix(s.Name, "__GCSTATICS"); ok && !strings.HasSuffix(class, "PreInitData") {

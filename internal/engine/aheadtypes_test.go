@@ -64,15 +64,7 @@ const hydrated = ".hydrated"
 // tables returns the symbols of the MethodTables in a file, by their addresses in a process.
 func tables(t *testing.T, file string, bias arch.Addr) map[arch.Addr]string {
 	t.Helper()
-	f, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, symbols := testenv.Symbols(t, file)
 	out := map[arch.Addr]string{}
 	for _, s := range symbols {
 		name, ok := strings.CutPrefix(s.Name, "_ZTV")

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
+	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/internal/testenv/role"
 
@@ -49,7 +49,7 @@ var sampler = role.New("sampler", func(a role.Args) error {
 	pid, _ := strconv.Atoi(arg)
 	do, denied, _ := strings.Cut(a[0], " without ")
 	if denied != "" {
-		if err := denySyscall(denied); err != nil {
+		if err := testenv.DenySyscalls(denied); err != nil {
 			r.fail(err)
 			do = ""
 		}
@@ -180,28 +180,6 @@ func (r *report) scope(pid int) {
 		}
 	}
 	r.Foreign = e.Stats().Foreign
-}
-
-// denySyscall makes the kernel refuse a system call with EPERM from now on, like the seccomp
-// profiles of containers.
-func denySyscall(name string) error {
-	nr := map[string]uint32{"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN}[name]
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number, in struct seccomp_data
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
-		uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // play runs a sampler in a new process, as a user.

@@ -137,20 +137,27 @@ func (p *patch) text(symbols map[string]uint64, at uint64) (out []byte) {
 // symbolsOf returns the addresses of the symbols in a file.
 func symbolsOf(tb testing.TB, file string) map[string]uint64 {
 	tb.Helper()
-	f, err := elf.Open(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	_, symbols := Symbols(tb, file)
 	out := map[string]uint64{}
 	for _, s := range symbols {
 		out[s.Name] = s.Value
 	}
 	return out
+}
+
+// Symbols returns an ELF file, open until the test ends, and the file's symbols.
+func Symbols(tb testing.TB, file string) (*elf.File, []elf.Symbol) {
+	tb.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { f.Close() })
+	symbols, err := f.Symbols()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f, symbols
 }
 
 // offsetOf returns the place of an address in a file.

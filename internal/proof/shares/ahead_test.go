@@ -127,15 +127,7 @@ func symbolsOf(t *testing.T, pid int, file string) *managedCode {
 	}
 	defer e.Close()
 	found, _ := e.OpenRuntime()
-	f, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, symbols := testenv.Symbols(t, file)
 	section := f.Section("__managedcode")
 	if found == nil || e.Ahead == nil || section == nil {
 		t.Fatalf("the runtime is %+v, the section of the code %v", found, section)
