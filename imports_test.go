@@ -161,8 +161,8 @@ var mayImport = map[string]string{
 	"internal/tasks": "profile internal/arch internal/clr/* internal/moment internal/naming internal/session " +
 		"internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
-	"internal/naming": "profile symbols internal/arch internal/assemblies internal/clr internal/clr/* internal/engine " +
-		"internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
+	"internal/naming": "profile symbols internal/arch internal/assemblies internal/clr internal/clr/* " +
+		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
 	"internal/session": "profile internal/arch internal/dedup internal/moment internal/naming " +
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +

@@ -53,23 +53,11 @@ func checkAwaits(t *testing.T, runtime string) {
 					}
 				}
 			}
-			if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock{async}", profile.Managed) {
-				continue
-			}
-			running++
-			if len(methods) == 0 {
-				continue
-			}
-			if calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed) { // the method did not have to wait
-				methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
-			}
-			if len(methods) == 1 && strings.HasPrefix(methods[0], "Busy.HandleOrder:") {
-				continue // Busy.Serve does not await yet: its thread waits for a CPU
-			}
-			awaited++
-			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
-				!strings.HasPrefix(methods[1], "Busy.Serve:") {
-				t.Errorf("LoadStock is awaited by %q", methods)
+			if s.Mode == profile.CPU && calls(r, s.Node, "Tasks.Busy.LoadStock{async}", profile.Managed) {
+				running++
+				if awaitsStock(t, methods, calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed)) {
+					awaited++
+				}
 			}
 		}
 		if len(seen) < len(blocked) || running < 20 || awaited < running/2 {
@@ -79,6 +67,26 @@ func checkAwaits(t *testing.T, runtime string) {
 	})
 	t.Logf("%d blocked chains; %d of %d samples of LoadStock have what awaits it", len(seen), awaited, running)
 	livetest.EndsWell(t, a)
+}
+
+// awaitsStock checks the methods that await Busy.LoadStock, and reports whether a sample has all these methods. inStack:
+// Busy.HandleOrder did not have to wait, and is in the stack.
+func awaitsStock(t *testing.T, methods []string, inStack bool) bool {
+	t.Helper()
+	switch {
+	case len(methods) == 0:
+		return false
+	case inStack:
+		methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
+	}
+	if len(methods) == 1 && strings.HasPrefix(methods[0], "Busy.HandleOrder:") {
+		return false // Busy.Serve does not await yet: its thread waits for a CPU
+	}
+	if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
+		!strings.HasPrefix(methods[1], "Busy.Serve:") {
+		t.Errorf("LoadStock is awaited by %q", methods)
+	}
+	return true
 }
 
 // TestAwaitsRuntimeAsync records a program with methods suspended by the runtime itself: below a
@@ -114,20 +122,10 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 					continue
 				}
 				running++
-				if len(methods) == 0 {
+				if !awaitsStock(t, methods, calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed)) {
 					continue
 				}
-				if calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed) { // the method did not have to wait
-					methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
-				}
-				if len(methods) == 1 && strings.HasPrefix(methods[0], "Busy.HandleOrder:") {
-					continue // Busy.Serve does not await yet, as in TestAwaits
-				}
 				awaited++
-				if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
-					!strings.HasPrefix(methods[1], "Busy.Serve:") {
-					t.Errorf("LoadStock is awaited by %q", methods)
-				}
 				if stub, before := resumedBy(r, s.Node); stub {
 					if stubs++; !before {
 						t.Error("what awaits LoadStock is shown behind the stub that has resumed it")

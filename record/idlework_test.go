@@ -23,7 +23,7 @@ func TestIdleIsNotWork(t *testing.T) {
 			Runtime: runtime, Env: []string{"DOTNET_gcServer=1", "DOTNET_GCgen0size=100000"},
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		defer visit(t, a.Ask("url")[0]+"/orders/17")()
+		defer livetest.Visit(t, a)()
 		seen := idleSeen{idle: map[profile.Mode]time.Duration{}}
 		testenv.UntilSeen(t, func() string {
 			r := livetest.Recorded(t, p, record.Options{Modes: both, Rate: 199, Duration: 2 * time.Second})

@@ -3,8 +3,6 @@ package record_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -20,43 +18,26 @@ import (
 // TestRecordStopsNobody: a recording of many computing threads, or of a web server under load, stops no thread if the
 // kernel tells registers.
 func TestRecordStopsNobody(t *testing.T) {
-	testenv.EachAspNet(t, func(t *testing.T, framework string) {
-		t.Run("computing", func(t *testing.T) {
-			threads := max(50, 8*runtime.NumCPU())
-			a := testenv.Start(t, "busy", testenv.Options{
-				Runtime: framework, Args: []string{"--threads", strconv.Itoa(threads)},
+	livetest.EachAtWork(t, func(t *testing.T, a *testenv.App) {
+		p := livetest.Open(t, a, clrsnap.Options{})
+		if err := bridge.Session(p).Live.CanLook(); err != nil {
+			layer.Lacking(t, err.Error())
+		}
+		testenv.UntilSeen(t, func() string {
+			r, err := record.Record(context.Background(), p, record.Options{
+				Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 99, Duration: 2 * time.Second,
 			})
-			stopsNobody(t, a)
-			livetest.EndsWell(t, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, ok := r.Mode(profile.Wall)
+			if !ok || m.Samples == 0 {
+				t.Fatalf("%+v", m)
+			}
+			if m.Pauses.Count+m.Released > 0 {
+				return fmt.Sprintf("a recording without a stop: %d stops, %d samples", m.Pauses.Count, m.Samples)
+			}
+			return ""
 		})
-		t.Run("web", func(t *testing.T) {
-			a := testenv.Start(t, "web", testenv.Options{Runtime: framework})
-			defer visit(t, a.Ask("url")[0]+"/orders/17")()
-			stopsNobody(t, a)
-		})
-	})
-}
-
-func stopsNobody(t *testing.T, a *testenv.App) {
-	t.Helper()
-	p := livetest.Open(t, a, clrsnap.Options{})
-	if err := bridge.Session(p).Live.CanLook(); err != nil {
-		layer.Lacking(t, err.Error())
-	}
-	testenv.UntilSeen(t, func() string {
-		r, err := record.Record(context.Background(), p, record.Options{
-			Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 99, Duration: 2 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, ok := r.Mode(profile.Wall)
-		if !ok || m.Samples == 0 {
-			t.Fatalf("%+v", m)
-		}
-		if m.Pauses.Count+m.Released > 0 {
-			return fmt.Sprintf("a recording without a stop: %d stops, %d samples", m.Pauses.Count, m.Samples)
-		}
-		return ""
 	})
 }

@@ -2,11 +2,8 @@ package record_test
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +20,7 @@ func TestRecordWeb(t *testing.T) {
 	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "web", testenv.Options{Runtime: runtime})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		defer visit(t, a.Ask("url")[0]+"/orders/17")()
+		defer livetest.Visit(t, a)()
 		for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
 			ctx, end := context.WithTimeout(t.Context(), livetest.Hang)
 			defer end()
@@ -41,40 +38,6 @@ func TestRecordWeb(t *testing.T) {
 			checkWeb(t, r, livetest.StolenCPU(t)-before)
 		}
 	})
-}
-
-// visit makes requests to a server on some connections until the returned function is called.
-func visit(t *testing.T, url string) (end func()) {
-	stop := make(chan struct{})
-	var visitors sync.WaitGroup
-	for range 4 {
-		visitors.Go(func() {
-			client := http.Client{Transport: &http.Transport{}, Timeout: livetest.Hang}
-			defer client.CloseIdleConnections()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				r, err := client.Get(url)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				body, err := io.ReadAll(r.Body)
-				r.Body.Close()
-				if err != nil || r.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), `{"Id":17,`) {
-					t.Errorf("status %s, %q, %v", r.Status, body, err)
-					return
-				}
-			}
-		})
-	}
-	return func() {
-		close(stop)
-		visitors.Wait()
-	}
 }
 
 // webStack is the way of a request to the code that prices orders, leaf first: by a continuation after

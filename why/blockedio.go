@@ -264,8 +264,8 @@ func (c *blockedCall) endText() string {
 	if len(c.ends) == 0 {
 		switch {
 		case c.IsTerminal():
-			return " The terminal takes nothing: its output is stopped (Ctrl-S), or the program that shows the output " +
-				"does not read."
+			return " The terminal takes nothing: its output is stopped (Ctrl-S), or the program that shows " +
+				"the output does not read."
 		case c.IsSocket() && c.hidden:
 			return " The other end was not found on this machine, and " + c.either("takes nothing.", "sends nothing.")
 		}
