@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -329,6 +330,52 @@ func TestExecDuringCapture(t *testing.T) {
 	was := cmdline()
 	if !within(waitLimit, func() bool { return cmdline() != was }) {
 		t.Error("the target executes no more")
+	}
+}
+
+// TestExecDuringHold: a thread that is not held executes a program while the others are held. The kernel kills the
+// others in their stop. The tracer collects all of them at once, and does not wait for one after the other.
+func TestExecDuringHold(t *testing.T) {
+	layer.Live(t)
+	for _, inside := range []bool{false, true} {
+		pr := start(t, nil, "exec")
+		p := open(t, pr)
+		p.inside, p.AllLimit = inside, waitLimit
+		for met := 0; met < 10; {
+			tids, err := p.living()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A program has its main thread and four others, or five: the last executes the next program.
+			if len(tids) != 6 {
+				continue
+			}
+			reqs := make([]target.Request, 5)
+			for i := range reqs {
+				reqs[i].TID = tids[i]
+			}
+			killed := func() bool { return taskState(pr.pid, tids[1]) != 't' }
+			begin := time.Now()
+			if err := p.Trace(func(tr *Tracer) error {
+				tr.holding = 2 * waitLimit
+				tr.meanwhile = func() {
+					if !within(waitLimit, killed) {
+						t.Error("the target executes no more")
+					}
+					met++
+					atomic.StoreUint32(&tr.sh.letGo, letByClient)
+					futexWake(&tr.sh.letGo)
+				}
+				defer func() { tr.holding, tr.meanwhile = 0, nil }()
+				_, err := tr.captureAll(reqs, make([]target.Capture, len(reqs)), make([]error, len(reqs)))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(begin) >= waitLimit {
+				t.Fatalf("inside %v: the held threads' ends were waited for until the limit", inside)
+			}
+		}
 	}
 }
 

@@ -126,8 +126,8 @@ func (th *threadTracer) performAll() {
 	}
 	th.holdAll()
 	sh.finishAll()
-	for _, t := range sh.many {
-		t.burySlowly(sh)
+	for step := sh.beginBury(); sh.bury(); step = min(2*step, lastPause) {
+		sleep(step)
 	}
 }
 

@@ -15,18 +15,12 @@ import (
 //go:norace
 //go:nosplit
 func (sh *shared) runAll() {
-	for _, t := range sh.many {
-		if t.mustStop() {
-			// For possible waits see startReaper.
-			sh.expect(clock(), sh.limit)
-			t.seize(sh)
-		}
-	}
+	sh.seizeAll(clock())
 	sh.haltAll(sh.beginAll())
 	sh.holdAll()
 	sh.finishAll()
-	for _, t := range sh.many {
-		t.bury(sh)
+	for step := sh.beginBury(); sh.bury(); step = min(2*step, lastPause) {
+		nap(step)
 	}
 }
 
@@ -43,7 +37,8 @@ func (sh *shared) haltAll(deadline int64) {
 		case haltDone:
 			return
 		case haltMore:
-			sh.seizeMore()
+			sh.seizeAll(sh.begun)
+			sh.expect(sh.begun, sh.allLimit+sh.limit)
 			sh.interruptAll()
 		}
 		nap(sh.rest)
@@ -81,11 +76,15 @@ func (sh *shared) halted(begin, deadline int64, waiting bool) int {
 	return haltWait
 }
 
+// seizeAll attaches to the threads that must be stopped. Other threads may stand still since a moment. For possible
+// waits see startReaper.
+//
 //go:norace
 //go:nosplit
-func (sh *shared) seizeMore() {
+func (sh *shared) seizeAll(since int64) {
 	for _, t := range sh.many {
 		if t.mustStop() {
+			sh.expect(since, clock()-since+sh.limit)
 			t.seize(sh)
 		}
 	}
@@ -274,4 +273,33 @@ func (sh *shared) finishAll() {
 	for _, t := range sh.many {
 		t.ended = end
 	}
+}
+
+// beginBury begins the wait for the ends of the threads that were killed in their stop, and returns the first pause.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) beginBury() (pause int64) {
+	sh.begun = clock()
+	for _, t := range sh.many {
+		if t.phase == phaseDying {
+			t.phase, t.died = phaseWaiting, true
+		}
+	}
+	return firstPause
+}
+
+// bury looks once for the ends of all killed threads, and reports whether to look again. No thread is waited for alone:
+// a main thread shows its end only when the other threads have been collected.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) bury() (again bool) {
+	for _, t := range sh.many {
+		if t.phase == phaseWaiting && t.died {
+			t.lookAgain(sh)
+			again = t.polled(t.began) || again
+		}
+	}
+	return again && clock() < sh.begun+sh.stopLimit
 }
