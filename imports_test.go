@@ -121,14 +121,13 @@ var mayImport = map[string]string{
 
 	"internal/perfevent": "internal/arch internal/procfs",
 
-	"internal/testenv":        "internal/testenv/layer",
-	"internal/testenv/layer":  "",
-	"internal/testenv/role":   "",
-	"scripts/apps":            "internal/testenv",
-	"scripts/mutate":          "",
-	"scripts/words":           "",
-	"internal/matrix":         "",
-	"internal/matrix/details": "",
+	"internal/testenv":       "internal/testenv/layer",
+	"internal/testenv/layer": "",
+	"internal/testenv/role":  "",
+	"scripts/apps":           "internal/testenv",
+	"scripts/mutate":         "",
+	"scripts/words":          "",
+	"internal/matrix":        "",
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 

@@ -38,8 +38,8 @@ while [ $# -gt 0 ] && [ "$1" != -args ]; do
     shift
 done
 # Those that take the longest come first, so that nothing waits for one of them at the end.
-longest=(./why ./cmd/clrsnap ./internal/matrix/details ./record ./internal/matrix ./export ./internal/target/live .
-    ./internal/session ./internal/testenv ./internal/agent ./internal/replay ./internal/inject ./internal/perfevent
+longest=(./why ./cmd/clrsnap ./record ./internal/matrix ./internal/session ./internal/tasks ./export
+    ./internal/target/live . ./internal/naming ./internal/heapwalk ./internal/deadlock ./internal/testenv ./internal/agent ./internal/replay ./internal/inject ./internal/perfevent
     ./internal/target/core ./internal/proof/requests)
 if [ ${#packages[@]} -eq 0 ]; then
     packages=("${longest[@]}" ./...)

@@ -31,3 +31,21 @@ func Unbound(name string) string {
 	}
 	return b.String()
 }
+
+// A ResumedWay is a way to run a program with methods that the runtime itself suspends.
+type ResumedWay struct {
+	Name       string
+	Env        []string
+	Compile    []string
+	ReadyToRun bool
+	Composite  bool
+	Args       []string
+	Unknown    int // lines of 100, at most
+}
+
+var ResumedWays = []ResumedWay{
+	{Name: "tiered"},
+	{Name: "jitted", Env: []string{"DOTNET_ReadyToRun=0"}},
+	{Name: "optimised", Env: []string{"DOTNET_TieredCompilation=0"}, Unknown: 5},
+	{Name: "compiled before", ReadyToRun: true, Unknown: 5},
+}

@@ -175,3 +175,22 @@ func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *profile.Sn
 	Unmark(snap)
 	return snap
 }
+
+// ByName are the threads of a snapshot by name.
+func ByName(s *profile.Snapshot) map[string]*profile.Thread {
+	threads := map[string]*profile.Thread{}
+	for i := range s.Threads {
+		threads[s.Threads[i].Name] = &s.Threads[i]
+	}
+	return threads
+}
+
+// Thread is the thread of a name in a snapshot.
+func Thread(tb testing.TB, s *profile.Snapshot, name string) *profile.Thread {
+	tb.Helper()
+	th := ByName(s)[name]
+	if th == nil {
+		tb.Fatalf("there is no thread %q", name)
+	}
+	return th
+}

@@ -15,16 +15,16 @@ import (
 
 // TestRecordedTasks: the chains of suspended methods, and what each chain waits for, are as the recorded program says.
 func TestRecordedTasks(t *testing.T) {
-	moments.Each(t, "tasks", func(t *testing.T, m *recorded.Moment) { checkTasks(t, m, true) })
+	moments.Each(t, "tasks", func(t *testing.T, m *recorded.Moment) { checkRecorded(t, m, true) })
 }
 
 // TestRecordedTasksSuspended is TestRecordedTasks for methods that the runtime itself has suspended. Of some, the type
 // arguments and the line of the await are not known.
 func TestRecordedTasksSuspended(t *testing.T) {
-	moments.Each(t, "tasks-suspended", func(t *testing.T, m *recorded.Moment) { checkTasks(t, m, false) })
+	moments.Each(t, "tasks-suspended", func(t *testing.T, m *recorded.Moment) { checkRecorded(t, m, false) })
 }
 
-func checkTasks(t *testing.T, m *recorded.Moment, exact bool) {
+func checkRecorded(t *testing.T, m *recorded.Moment, exact bool) {
 	t.Helper()
 	tasks := moments.At[*profile.Tasks](t, m, moments.Tasks)
 	left := map[string]int{}

@@ -1,4 +1,4 @@
-package details
+package session_test
 
 import (
 	"bytes"
@@ -76,7 +76,7 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		threads := threadsOf(snap)
+		threads := livetest.ByName(snap)
 		for _, truth := range truths {
 			th := threads[truth["thread"]]
 			if th == nil {
@@ -189,16 +189,8 @@ func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *profi
 	testenv.UntilSeen(t, func() string { return strings.Join(compareWaits(waits, holds, take(), runtime), "\n") })
 }
 
-func threadsOf(snap *profile.Snapshot) map[string]*profile.Thread {
-	threads := map[string]*profile.Thread{}
-	for i := range snap.Threads {
-		threads[snap.Threads[i].Name] = &snap.Threads[i]
-	}
-	return threads
-}
-
 func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime string) (wrong []string) {
-	threads := threadsOf(snap)
+	threads := livetest.ByName(snap)
 	for _, truth := range waits {
 		th := threads[truth["thread"]]
 		if th == nil {

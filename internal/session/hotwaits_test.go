@@ -1,4 +1,4 @@
-package details
+package session_test
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestHotWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		threads, optimised := threadsOf(snap), 0
+		threads, optimised := livetest.ByName(snap), 0
 		for _, truth := range waits {
 			th := threads[truth["thread"]]
 			if th == nil {
@@ -75,7 +75,7 @@ func TestHotWaitsBrief(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			threads := threadsOf(snap)
+			threads := livetest.ByName(snap)
 			for _, truth := range waits {
 				th := threads[truth["thread"]]
 				switch w := th.Wait; {

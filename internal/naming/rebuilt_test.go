@@ -1,4 +1,4 @@
-package details
+package naming_test
 
 import (
 	"bytes"
@@ -157,10 +157,10 @@ func checkRebuilt(t *testing.T, p *clrsnap.Process, want certainty) {
 		t.Fatal(err)
 	}
 	for thread, name := range map[string]string{"holder": "Rebuilt.Program.Hold", "waiter": "Rebuilt.Program.Wait"} {
-		th := threadOf(t, s, thread)
+		th := livetest.Thread(t, s, thread)
 		checkRebuiltFrames(t, th, name, want)
 	}
-	gate := threadOf(t, s, "waiter").Wait
+	gate := livetest.Thread(t, s, "waiter").Wait
 	if gate == nil {
 		gate = new(profile.Wait)
 	}
@@ -215,18 +215,6 @@ func checkRebuilt(t *testing.T, p *clrsnap.Process, want certainty) {
 			t.Errorf("%s: said of the dump: %q", want, c.Missing)
 		}
 	}
-}
-
-// threadOf returns the thread of a name.
-func threadOf(t *testing.T, s *profile.Snapshot, name string) *profile.Thread {
-	t.Helper()
-	for i := range s.Threads {
-		if s.Threads[i].Name == name {
-			return &s.Threads[i]
-		}
-	}
-	t.Fatalf("there is no thread %q", name)
-	return nil
 }
 
 func wantName(name string, want certainty) string {

@@ -1,4 +1,4 @@
-package details
+package naming_test
 
 import (
 	"context"

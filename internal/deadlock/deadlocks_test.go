@@ -1,4 +1,4 @@
-package details
+package deadlock_test
 
 import (
 	"context"
@@ -259,4 +259,30 @@ func waitText(w *profile.Wait) string {
 		return "no wait"
 	}
 	return fmt.Sprintf("%+v, owner %+v", *w, w.Owner)
+}
+
+// TestDeadlocksAtRest: while the collector moves the objects all the time, each look with all threads stopped has
+// exactly the deadlocks of the program, all of them certain.
+func TestDeadlocksAtRest(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--collect"}})
+		want := askDeadlocks(t, a)
+		p := livetest.Open(t, a, clrsnap.Options{})
+		livetest.AtRest(t, func() *profile.HeapStop {
+			s, err := p.SnapshotWaitsAtRest(context.Background(), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Stop != nil && s.Stop.Exact {
+				compareDeadlocks(t, "at rest", s, want)
+				for i := range s.Threads {
+					if w := s.Threads[i].Wait; w != nil && !w.Certain && profile.LockKindOf(w) != "" {
+						t.Errorf("thread %d: a wait that is not certain: %+v", s.Threads[i].OSThreadID, *w)
+					}
+				}
+			}
+			return s.Stop
+		})
+		livetest.EndsWell(t, a)
+	})
 }

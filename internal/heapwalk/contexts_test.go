@@ -1,4 +1,4 @@
-package details
+package heapwalk_test
 
 import (
 	"maps"

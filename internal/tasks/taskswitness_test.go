@@ -1,4 +1,4 @@
-package details
+package tasks_test
 
 import (
 	"bytes"
@@ -210,7 +210,7 @@ var arity = regexp.MustCompile("`[0-9]+")
 func inRaw(machine string) string {
 	machine = strings.TrimSuffix(machine, ">")
 	class, _ := cutArguments(machine)
-	_, arguments := cutArguments(inCSharp(machine))
+	_, arguments := cutArguments(livetest.InCSharp(machine))
 	return class + arguments
 }
 

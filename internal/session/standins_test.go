@@ -1,4 +1,4 @@
-package details
+package session_test
 
 import (
 	"bytes"
@@ -46,12 +46,12 @@ func testStandins(t *testing.T, runtime string) {
 	}
 	g := s.WaitGraph()
 	for name, want := range standins {
-		w := threadOf(t, s, name+"-waits").Wait
+		w := livetest.Thread(t, s, name+"-waits").Wait
 		if w == nil || w.Of != want.of {
 			t.Errorf("%s: waits for %+v, want %s", name, w, want.of)
 		}
 		held := ""
-		for _, h := range threadOf(t, s, name+"-holds").Holds {
+		for _, h := range livetest.Thread(t, s, name+"-holds").Holds {
 			held += h.Of
 		}
 		if held != want.of {

@@ -1,4 +1,4 @@
-package details
+package tasks_test
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func TestAsyncStacksOfDelegates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		threads, truths := threadsOf(snap), a.Ask("truths")
+		threads, truths := livetest.ByName(snap), a.Ask("truths")
 		if len(truths) != 5 {
 			t.Errorf("%d delegates", len(truths))
 		}
@@ -102,7 +102,7 @@ func TestAsyncStacksCollecting(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			threads := threadsOf(snap)
+			threads := livetest.ByName(snap)
 			for _, truth := range truths {
 				words := strings.Split(truth, "\t")
 				th := threads[words[0]]
@@ -134,7 +134,7 @@ func withoutWaiter(frames []profile.Frame) []profile.Frame {
 
 func checkAsyncStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 	t.Helper()
-	threads := threadsOf(snap)
+	threads := livetest.ByName(snap)
 	truths := a.Ask("truths")
 	if len(truths) < 40 {
 		t.Fatalf("only %d chains", len(truths))
@@ -264,12 +264,12 @@ func TestTasksCollected(t *testing.T) {
 // TestTasksRuntimeAsync is TestTasks for methods that the runtime itself suspends, in each way of compilation.
 func TestTasksRuntimeAsync(t *testing.T) {
 	for _, tt := range suspendedWays {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.Name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "tasks", testenv.Options{
-					Runtime: runtime, Args: append([]string{"--suspended", "3"}, tt.args...), Env: tt.env,
-					Compile: append(tt.compile, livetest.RuntimeAsync...), ReadyToRun: tt.readyToRun,
-					Composite: tt.composite,
+					Runtime: runtime, Args: append([]string{"--suspended", "3"}, tt.Args...), Env: tt.Env,
+					Compile: append(tt.Compile, livetest.RuntimeAsync...), ReadyToRun: tt.ReadyToRun,
+					Composite: tt.Composite,
 				})
 				truths := countTruths(t, a)
 				p := livetest.Open(t, a, clrsnap.Options{Lines: true})
@@ -292,7 +292,7 @@ func TestTasksRuntimeAsync(t *testing.T) {
 					return err
 				})
 				t.Logf("%v of shared code", instantiations(tasks))
-				if t.Logf("%d of %d lines are not known", unknown, all); all == 0 || unknown*100 > all*tt.unknown {
+				if t.Logf("%d of %d lines are not known", unknown, all); all == 0 || unknown*100 > all*tt.Unknown {
 					t.Errorf("%d of %d lines are not known", unknown, all)
 				}
 				checkAwaited(t, tasks, runtime, true)
@@ -340,34 +340,16 @@ func instantiations(tasks *profile.Tasks) map[string]int {
 	return out
 }
 
-// A resumedWay is a way to run a program with methods that the runtime itself suspends.
-type resumedWay struct {
-	name       string
-	env        []string
-	compile    []string
-	readyToRun bool
-	composite  bool
-	args       []string
-	unknown    int // lines of 100, at most
-}
-
-var resumedWays = []resumedWay{
-	{name: "tiered"},
-	{name: "jitted", env: []string{"DOTNET_ReadyToRun=0"}},
-	{name: "optimised", env: []string{"DOTNET_TieredCompilation=0"}, unknown: 5},
-	{name: "compiled before", readyToRun: true, unknown: 5},
-}
-
-// suspendedWays are resumedWays and more.
-var suspendedWays = append([]resumedWay{
-	{name: "debug", compile: []string{"-optimize-"}},
-	{name: "hot", env: soonHot, args: []string{"--warm", "30"}, unknown: 5},
+// suspendedWays are livetest.ResumedWays and more.
+var suspendedWays = append([]livetest.ResumedWay{
+	{Name: "debug", Compile: []string{"-optimize-"}},
+	{Name: "hot", Env: soonHot, Args: []string{"--warm", "30"}, Unknown: 5},
 	{
-		name: "hot without a profile", env: append([]string{"DOTNET_TieredPGO=0"}, soonHot...),
-		args: []string{"--warm", "30"}, unknown: 5,
+		Name: "hot without a profile", Env: append([]string{"DOTNET_TieredPGO=0"}, soonHot...),
+		Args: []string{"--warm", "30"}, Unknown: 5,
 	},
-	{name: "composite", composite: true, unknown: 5},
-}, resumedWays...)
+	{Name: "composite", Composite: true, Unknown: 5},
+}, livetest.ResumedWays...)
 
 // soonHot makes the runtime optimise methods after a few calls.
 var soonHot = []string{
@@ -377,12 +359,12 @@ var soonHot = []string{
 // TestAsyncStacksRuntimeAsync: below a method that the runtime has resumed stand the suspended methods that await the
 // resumed method. The program's own notes are the truth, in a running program and in a dump.
 func TestAsyncStacksRuntimeAsync(t *testing.T) {
-	for _, tt := range resumedWays {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, tt := range livetest.ResumedWays {
+		t.Run(tt.Name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "tasks", testenv.Options{
-					Runtime: runtime, Args: []string{"--running"}, Env: tt.env,
-					Compile: livetest.RuntimeAsync, ReadyToRun: tt.readyToRun,
+					Runtime: runtime, Args: []string{"--running"}, Env: tt.Env,
+					Compile: livetest.RuntimeAsync, ReadyToRun: tt.ReadyToRun,
 				})
 				o := clrsnap.Options{Async: true, Lines: true}
 				p := livetest.Open(t, a, o)
@@ -390,14 +372,14 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkResumedStacks(t, a, snap, tt.unknown)
+				checkResumedStacks(t, a, snap, tt.Unknown)
 				if snap, err = p.SnapshotAtOnce(context.Background(), nil); err != nil {
 					t.Fatal(err)
 				}
-				checkResumedStacks(t, a, snap, tt.unknown)
+				checkResumedStacks(t, a, snap, tt.Unknown)
 				checkResumedStacks(t, a, livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID),
 					clrsnap.CoreOptions{Options: o}),
-					tt.unknown)
+					tt.Unknown)
 				livetest.EndsWell(t, a)
 			})
 		})
@@ -669,7 +651,7 @@ func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inne
 // unknown lines, in percent.
 func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, most int) {
 	t.Helper()
-	threads := threadsOf(snap)
+	threads := livetest.ByName(snap)
 	unknown, all := 0, 0
 	for _, truth := range a.Ask("truths") {
 		words := strings.Split(truth, "\t")
@@ -1074,4 +1056,31 @@ func checkQueued(t *testing.T, o testenv.Options, method string, items int) {
 		t.Errorf("%d methods are ready", ready)
 	}
 	livetest.EndsWell(t, a)
+}
+
+// TestTasksAtRest: while the collector moves the objects all the time, each look with all threads stopped has exactly
+// the chains of the program.
+func TestTasksAtRest(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--collect", "--pause", "1", "--suspended", "10"},
+		})
+		truths := countTruths(t, a)
+		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+		livetest.AtRest(t, func() *profile.HeapStop {
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{Stop: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tasks.Stop != nil && tasks.Stop.Exact {
+				if tasks.Unproven+tasks.Unread > 0 || tasks.ConsistentShare != 1 || tasks.Partial {
+					t.Errorf("%d unproven, %d unread, %g consistent, partial %v", tasks.Unproven, tasks.Unread,
+						tasks.ConsistentShare, tasks.Partial)
+				}
+				checkTasks(t, tasks, truths)
+			}
+			return tasks.Stop
+		})
+		livetest.EndsWell(t, a)
+	})
 }

@@ -1,4 +1,4 @@
-package details
+package session_test
 
 import (
 	"fmt"

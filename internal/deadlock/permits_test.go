@@ -1,4 +1,4 @@
-package details
+package deadlock_test
 
 import (
 	"context"
@@ -38,11 +38,11 @@ func TestLikelyCompiled(t *testing.T) {
 
 // TestLikelyRuntimeAsync is TestLikely for methods that the runtime itself suspends.
 func TestLikelyRuntimeAsync(t *testing.T) {
-	for _, tt := range resumedWays {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, tt := range livetest.ResumedWays {
+		t.Run(tt.Name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "deadlocks", testenv.Options{
-					Runtime: runtime, Env: tt.env, Compile: livetest.RuntimeAsync, ReadyToRun: tt.readyToRun,
+					Runtime: runtime, Env: tt.Env, Compile: livetest.RuntimeAsync, ReadyToRun: tt.ReadyToRun,
 				})
 				p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true})
 				compareLikely(t, "live", snapshotWaits(t, p), askLikely(t, a))
