@@ -151,31 +151,33 @@ var mayImport = map[string]string{
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/heapwalk": "profile internal/arch internal/clr internal/clr/* internal/contract internal/moment " +
-		"internal/session internal/target internal/target/live internal/tasks",
+	"internal/heapwalk": "profile internal/arch internal/awaits internal/clr internal/clr/* internal/contract " +
+		"internal/moment internal/session internal/target internal/target/live internal/tasks",
 	"internal/deadlock": "profile internal/arch internal/clr/* internal/naming internal/session internal/tasks " +
 		"internal/walk",
-	"internal/requests": "profile internal/arch internal/clr/* internal/moment internal/session internal/target " +
-		"internal/target/live internal/tasks",
-	"internal/tasks": "profile internal/arch internal/clr/* internal/moment internal/naming internal/session " +
-		"internal/target internal/target/live",
+	"internal/requests": "profile internal/arch internal/awaits internal/clr/* internal/moment internal/session " +
+		"internal/target internal/target/live internal/tasks",
+	"internal/tasks": "profile internal/arch internal/awaits internal/clr/* internal/moment internal/naming " +
+		"internal/session internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
 	"internal/naming": "profile symbols internal/arch internal/assemblies internal/clr internal/clr/* " +
 		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
-	"internal/session": "profile internal/arch internal/dedup internal/moment internal/naming " +
-		"internal/source internal/target internal/cgroup " +
+	"internal/awaits": "profile internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
+		"internal/naming internal/source internal/target internal/unwind/insns internal/walk",
+	"internal/session": "profile internal/arch internal/awaits internal/dedup internal/moment internal/naming " +
+		"internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
 		"internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/openfiles internal/priority internal/sockdiag internal/waits internal/unwind/insns " +
+		"internal/locate internal/openfiles internal/priority internal/sockdiag internal/waits " +
 		"internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
 		"internal/perfevent internal/session internal/target/live",
 	"internal/pace": "",
-	"internal/link": "internal/agent internal/arch internal/inject internal/pace internal/priority internal/session " +
-		"internal/target/live",
+	"internal/link": "internal/agent internal/arch internal/awaits internal/inject internal/pace " +
+		"internal/priority internal/session internal/target/live",
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap " +
@@ -183,7 +185,7 @@ var mayImport = map[string]string{
 		"internal/requests internal/search internal/session internal/source internal/target/live internal/tasks " +
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
-	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
+	"record": ". events profile internal/agent internal/arch internal/awaits internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
 		"internal/heapwalk internal/naming internal/perfevent internal/priority internal/procfs internal/session " +
 		"internal/source " +

@@ -9,6 +9,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/link"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
@@ -16,17 +17,17 @@ import (
 	"clrsnap/profile"
 )
 
-// awaits finds the methods that await the async methods of stacks.
-type awaits struct {
-	codes   map[arch.Addr]*session.AsyncCode // by instruction pointer, of code that stays
-	steps   map[stepKey]int32                // locations
-	sites   session.Asyncs                   // of the last walk
-	at      []awaitsAt                       // the awaiting methods that were found for that walk
-	sampled looks                            // of samples, in the whole recording
-	events  looks                            // of events, in the whole recording
-	reused  int                              // methods with a box that may serve another call by now
-	running fleeting                         // of CPU samples
-	chains  *link.Chains                     // the agent's copies; nil: there is no agent, or they are not wanted
+// awaiters finds the methods that await the async methods of stacks.
+type awaiters struct {
+	codes   map[arch.Addr]*awaits.Code // by instruction pointer, of code that stays
+	steps   map[stepKey]int32          // locations
+	sites   awaits.Asyncs              // of the last walk
+	at      []awaitsAt                 // the awaiting methods that were found for that walk
+	sampled looks                      // of samples, in the whole recording
+	events  looks                      // of events, in the whole recording
+	reused  int                        // methods with a box that may serve another call by now
+	running fleeting                   // of CPU samples
+	chains  *link.Chains               // the agent's copies; nil: there is no agent, or they are not wanted
 	methods suspendable
 }
 
@@ -56,27 +57,27 @@ type stepKey struct {
 	label string
 }
 
-func newAwaits() awaits {
-	return awaits{
-		codes: map[arch.Addr]*session.AsyncCode{}, steps: map[stepKey]int32{},
-		methods: suspendable{map[clrsnap.FunctionID]session.Suspendable{}, map[[2]clrsnap.FunctionID]bool{}},
+func newAwaiters() awaiters {
+	return awaiters{
+		codes: map[arch.Addr]*awaits.Code{}, steps: map[stepKey]int32{},
+		methods: suspendable{map[clrsnap.FunctionID]awaits.Suspendable{}, map[[2]clrsnap.FunctionID]bool{}},
 	}
 }
 
-func (a *awaits) forget() {
+func (a *awaiters) forget() {
 	clear(a.codes)
 	clear(a.steps)
 	clear(a.methods.kinds)
 	clear(a.methods.taken)
 }
 
-func (a *awaits) begin() {
+func (a *awaiters) begin() {
 	a.sites.Begin()
 	a.at = a.at[:0]
 }
 
 // know notes the meaning of a named managed frame's code for async methods.
-func (a *awaits) know(p *session.Process, fr *walk.Frame, n *naming.NamedFrame) {
+func (a *awaiters) know(p *session.Process, fr *walk.Frame, n *naming.NamedFrame) {
 	if !p.Options.Async || fr.Code.Collectible || len(a.codes) >= maxFrameKeys {
 		return
 	}
@@ -89,7 +90,7 @@ func (a *awaits) know(p *session.Process, fr *walk.Frame, n *naming.NamedFrame) 
 }
 
 // follow has the agent of the process copy the chains from async methods to the awaiting methods.
-func (a *awaits) follow(p *session.Process, l *link.Link) {
+func (a *awaiters) follow(p *session.Process, l *link.Link) {
 	if !p.Options.Async || p.Runtime == nil {
 		return
 	}
@@ -103,11 +104,11 @@ func (a *awaits) follow(p *session.Process, l *link.Link) {
 
 // frame notes a frame of a walk. For code that can be unloaded, the method's name tells the code's
 // meaning.
-func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote, method func() string) {
-	var code *session.AsyncCode
+func (a *awaiters) frame(fr *walk.Frame, index int, note *frameNote, method func() string) {
+	var code *awaits.Code
 	switch {
 	case fr.Kind == walk.Managed && fr.Code.Collectible:
-		code = session.StubCode(method())
+		code = awaits.StubCode(method())
 	case note.known():
 		code = note.async
 	case fr.Kind == walk.Managed:
@@ -119,21 +120,21 @@ func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote, method func()
 // await finds the methods that await the async methods of the stack just walked. rests reports whether
 // the thread has not run since; nil: the thread may have run.
 func (f *frameTable) await(rests func() bool) {
-	read := func(s *session.AsyncSite) (session.AsyncChain, error) {
+	read := func(s *awaits.Site) (awaits.Chain, error) {
 		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], rests)
 	}
 	f.awaitWalked(read)
 }
 
 // awaitWalked is awaitEach for the stack just walked.
-func (f *frameTable) awaitWalked(read func(*session.AsyncSite) (session.AsyncChain, error)) {
+func (f *frameTable) awaitWalked(read func(*awaits.Site) (awaits.Chain, error)) {
 	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, read)
 }
 
 // awaitEach reads the methods that await the async methods of the last stack. frames is how many
 // frames are known.
 func (f *frameTable) awaitEach(frames int, count *looks,
-	read func(*session.AsyncSite) (session.AsyncChain, error)) {
+	read func(*awaits.Site) (awaits.Chain, error)) {
 	a := &f.awaits
 	for i := range a.sites.Sites {
 		site := &a.sites.Sites[i]
@@ -143,13 +144,13 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 		}
 		chain, err := read(site)
 		switch next := i + 1; {
-		case errors.Is(err, session.ErrNeverSuspended):
+		case errors.Is(err, awaits.ErrNeverSuspended):
 			continue
 		case err != nil && next < len(a.sites.Sites) && a.sites.Sites[next].Below == site.Below:
 			continue // the box of the same method may tell
-		case errors.Is(err, session.ErrOver) && len(a.at) > 0:
+		case errors.Is(err, awaits.ErrOver) && len(a.at) > 0:
 			continue // the method is over: its awaiter runs inside its frame, and is in the stack
-		case errors.Is(err, session.ErrReused):
+		case errors.Is(err, awaits.ErrReused):
 			a.reused++
 			continue
 		}
@@ -169,7 +170,7 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 }
 
 // together counts the first steps that the runtime has suspended in one task.
-func together(steps []session.AsyncStep) (n int) {
+func together(steps []awaits.Step) (n int) {
 	for n < len(steps) && steps[n].Resumption != nil && steps[n].Task() == steps[0].Task() {
 		n++
 	}
@@ -231,7 +232,7 @@ func (f *frameTable) awaitRunning() {
 	}
 	before := a.sampled
 	if f.allOver() {
-		f.awaitWalked(func(*session.AsyncSite) (c session.AsyncChain, err error) { return c, session.ErrOver })
+		f.awaitWalked(func(*awaits.Site) (c awaits.Chain, err error) { return c, awaits.ErrOver })
 	} else {
 		f.await(nil)
 	}
@@ -258,7 +259,7 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 
 // step returns the location of a method that awaits inner. inner is nil if the awaited thing is not
 // known to be a method.
-func (f *frameTable) step(s, inner *session.AsyncStep) int32 {
+func (f *frameTable) step(s, inner *awaits.Step) int32 {
 	key := stepKey{label: s.Label}
 	passing := s.Resumption != nil // its code may be replaced
 	if s.Box != nil {
@@ -300,7 +301,7 @@ const maxHoldsOfBox = 16
 
 // holds adds to the return addresses of a captured stack the places with the boxes of its async
 // methods: a thread with other boxes there is not at the same place.
-func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr, sps []arch.Addr) []returnSlot {
+func (a *awaiters) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr, sps []arch.Addr) []returnSlot {
 	if len(a.sites.Sites) == 0 {
 		return returns
 	}

@@ -9,7 +9,7 @@ import (
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/session"
+	"clrsnap/internal/awaits"
 	"clrsnap/profile"
 )
 
@@ -299,13 +299,13 @@ func (np *notifiedProcess) handles(f *flight, n *notification) {
 	}
 	x := f.x
 	by := unknownMethod
-	f.resumes = i >= 0 && session.ResumesMethods(np.function(f.stack[i]).Method)
+	f.resumes = i >= 0 && awaits.ResumesMethods(np.function(f.stack[i]).Method)
 	if f.resumes { // each call of the method catches everything
 		i = slices.Index(f.functions, n.Function)
 	}
 	if i >= 0 {
 		by = np.handler(f, i)
-	} else if m, err := np.rp.p.Method(arch.Addr(n.Function)); err == nil && !session.ResumesMethods(m.Exact) {
+	} else if m, err := np.rp.p.Method(arch.Addr(n.Function)); err == nil && !awaits.ResumesMethods(m.Exact) {
 		by = m.Display // the stack was cut before the method
 	}
 	x.fate = profile.CaughtBy + by
@@ -329,7 +329,7 @@ func (np *notifiedProcess) handler(f *flight, i int) string {
 		return np.function(f.stack[i]).Display
 	}
 	resumed := i - 1
-	for resumed >= 0 && session.LiesBetween(np.function(f.stack[resumed]).Method) {
+	for resumed >= 0 && awaits.LiesBetween(np.function(f.stack[resumed]).Method) {
 		resumed--
 	}
 	known := false

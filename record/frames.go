@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
@@ -26,7 +27,7 @@ type frameTable struct {
 	ips         []arch.Addr  // of the last walk
 	returns     []returnSlot // of the last walk
 	sps         []arch.Addr  // of the last walk
-	awaits      awaits
+	awaits      awaiters
 	complete    []int32    // the stack of the last notification, with the methods that await its async methods
 	context     returnSlot // of the latest frame's instantiation; at 0: it is not told
 	notes       []frameNote
@@ -63,7 +64,7 @@ func newFrameTable(p *session.Process, all *assemblies) *frameTable {
 	f := &frameTable{
 		p: p, b: all.b, places: newPlacer(p, all),
 		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, loose: map[frameKey]looseName{},
-		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, calls: map[callPair]naming.Call{}, awaits: newAwaits(),
+		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, calls: map[callPair]naming.Call{}, awaits: newAwaiters(),
 	}
 	f.unloads.look()
 	return f
@@ -142,7 +143,7 @@ type frameNote struct {
 	exact    bool
 	valid    bool
 	location int32
-	async    *session.AsyncCode
+	async    *awaits.Code
 	called   int32 // 1 + the location of the frame's callee, of the latest call in frameTable.calls
 }
 

@@ -3,7 +3,7 @@ package record
 import (
 	"clrsnap"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/session"
+	"clrsnap/internal/awaits"
 	"clrsnap/profile"
 )
 
@@ -19,12 +19,12 @@ import (
 
 // suspendable is the known information about methods that the runtime may suspend.
 type suspendable struct {
-	kinds map[clrsnap.FunctionID]session.Suspendable
+	kinds map[clrsnap.FunctionID]awaits.Suspendable
 	taken map[[2]clrsnap.FunctionID]bool // the first method takes the task of the second method
 }
 
 // suspends says how the runtime's own suspension treats a method.
-func (f *frameTable) suspends(function clrsnap.FunctionID) session.Suspendable {
+func (f *frameTable) suspends(function clrsnap.FunctionID) awaits.Suspendable {
 	kinds := f.awaits.methods.kinds
 	kind, ok := kinds[function]
 	if ok || function == 0 {
@@ -53,7 +53,7 @@ func (f *frameTable) takes(outer, inner clrsnap.FunctionID) bool {
 // before. No method beyond it catches the exception.
 func (np *notifiedProcess) findStorer(f *flight) {
 	frames := np.rp.frames
-	kind := func(i int) session.Suspendable { return frames.suspends(f.functions[i]) }
+	kind := func(i int) awaits.Suspendable { return frames.suspends(f.functions[i]) }
 	first := 0
 	for first < len(f.functions) && !kind(first).Taskless {
 		first++
@@ -65,7 +65,7 @@ func (np *notifiedProcess) findStorer(f *flight) {
 	if end == first || end == len(f.functions) || !kind(end-1).Body {
 		return
 	}
-	if by := np.function(f.stack[end]).Method; session.ResumesMethods(by) || session.LiesBetween(by) {
+	if by := np.function(f.stack[end]).Method; awaits.ResumesMethods(by) || awaits.LiesBetween(by) {
 		return // that method stores the exception, and is reported
 	}
 	f.storer = end

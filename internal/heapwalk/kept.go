@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/session"
@@ -134,9 +135,9 @@ func sourceField(p *session.Process, mt arch.Addr) (uint32, bool) {
 // isFailed reports whether an object is a task that has failed.
 func isFailed(p *session.Process, task arch.Addr) bool {
 	class, err := p.Managed.Objects.Class(task)
-	if err != nil || !session.IsTask(class) {
+	if err != nil || !awaits.IsTask(class) {
 		return false
 	}
 	flags, err := p.Managed.Objects.Uint32(task, class, "m_stateFlags")
-	return err == nil && session.TaskEnd(flags) == profile.TaskFaulted
+	return err == nil && awaits.TaskEnd(flags) == profile.TaskFaulted
 }

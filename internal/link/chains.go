@@ -3,6 +3,7 @@ package link
 import (
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/session"
 )
 
@@ -10,11 +11,11 @@ import (
 // the copies. Chains tells the agent of code and of classes on their first occurrence, so the awaiter is known from
 // the second or third event of a method on.
 type Chains struct {
-	*session.CopiedAwaits
+	*awaits.CopiedAwaits
 	conn      *agent.Conn
-	told      map[arch.Addr]bool           // instruction pointers and MethodTables; true: the agent has a rule
-	following bool                         // the agent knows that chains are wanted
-	contexts  map[session.ContextWord]bool // the contexts that the agent has been told of
+	told      map[arch.Addr]bool          // instruction pointers and MethodTables; true: the agent has a rule
+	following bool                        // the agent knows that chains are wanted
+	contexts  map[awaits.ContextWord]bool // the contexts that the agent has been told of
 }
 
 // maxTold bounds the remembered keys: more than the agent has room for.
@@ -27,12 +28,12 @@ func (l *Link) Chains(p *session.Process) *Chains {
 		return nil
 	}
 	return &Chains{
-		CopiedAwaits: copied, conn: l.conn, told: map[arch.Addr]bool{}, contexts: map[session.ContextWord]bool{},
+		CopiedAwaits: copied, conn: l.conn, told: map[arch.Addr]bool{}, contexts: map[awaits.ContextWord]bool{},
 	}
 }
 
 // Code tells the agent of code that runs an async method. The code must stay at its address.
-func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
+func (c *Chains) Code(ip arch.Addr, code *awaits.Code) {
 	if !c.first(ip) {
 		return
 	}
@@ -108,7 +109,7 @@ func (c *Chains) tell(table arch.Addr) {
 
 // Awaiting reads the awaiters of the async method of a site. From now on, the agent also copies memory that was
 // missing.
-func (c *Chains) Awaiting(site *session.AsyncSite) (session.AsyncChain, error) {
+func (c *Chains) Awaiting(site *awaits.Site) (awaits.Chain, error) {
 	chain, err := c.CopiedAwaits.Awaiting(site)
 	for _, w := range c.Lacks() {
 		if !c.contexts[w] && c.told[w.Table] && len(c.contexts) < maxTold {

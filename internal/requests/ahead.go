@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/web"
@@ -100,7 +101,7 @@ func requestOf(p *session.Process, reader *web.Reader, obj arch.Addr) (id string
 
 // resumedFor returns the id of the request of the methods that await a method which a thread has resumed; "": none.
 func resumedFor(p *session.Process, reader *web.Reader, t *profile.Thread) (id string) {
-	resumes := func(f profile.Frame) bool { return f.Module == coreLib && session.ResumesMethods(f.Method) }
+	resumes := func(f profile.Frame) bool { return f.Module == coreLib && awaits.ResumesMethods(f.Method) }
 	if !slices.ContainsFunc(t.Frames, resumes) || !p.CanResume(0) {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/session"
@@ -78,7 +79,7 @@ func servedBy(p *session.Process, reader *web.Reader, x *session.Inspection) str
 }
 
 // servedAt returns the id of the request that a frame, or an awaiter of the frame's method, serves; "": none.
-func servedAt(p *session.Process, reader *web.Reader, site *session.AsyncSite, sp, ip arch.Addr) (id string) {
+func servedAt(p *session.Process, reader *web.Reader, site *awaits.Site, sp, ip arch.Addr) (id string) {
 	read := func() (err error) {
 		id = ""
 		obj, err := serverOf(p, site)
@@ -96,7 +97,7 @@ func servedAt(p *session.Process, reader *web.Reader, site *session.AsyncSite, s
 }
 
 // serverOf returns Kestrel's object for a frame; 0: none.
-func serverOf(p *session.Process, site *session.AsyncSite) (arch.Addr, error) {
+func serverOf(p *session.Process, site *awaits.Site) (arch.Addr, error) {
 	if site.Serves {
 		return site.Argument, nil
 	}
@@ -176,7 +177,7 @@ func beforeServing(frames []profile.Frame) []profile.Frame {
 	})
 	if i < 1 { // the method that goes on is awaited by the serving method
 		i = slices.IndexFunc(frames, func(f profile.Frame) bool {
-			return f.Module == coreLib && session.ResumesMethods(f.Method)
+			return f.Module == coreLib && awaits.ResumesMethods(f.Method)
 		})
 	}
 	for i > 0 && frames[i-1].Kind == profile.Native { // a stub of the runtime

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
@@ -11,8 +12,8 @@ type BlockedStacks struct{ g *gathering }
 // BlockedStack is the stack of a blocked thread.
 type BlockedStack struct {
 	Frames []profile.Frame
-	Sites  []AsyncSite  // frames that run async methods; valid until the next stack is taken
-	Proof  target.Proof // that the thread has not run since; "": no proof
+	Sites  []awaits.Site // frames that run async methods; valid until the next stack is taken
+	Proof  target.Proof  // that the thread has not run since; "": no proof
 }
 
 // NewBlockedStacks returns a taker of stacks with the threads' async methods.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
@@ -166,9 +165,6 @@ func (d *dump) starting() bool { return false }
 
 // misses implements origin.
 func (d *dump) misses() int { return d.Misses() }
-
-// relocated implements origin.
-func (d *dump) relocated(at arch.Addr) (arch.Addr, bool) { return d.Relocated(at) }
 
 // leftOut implements origin.
 func (d *dump) leftOut(err error) bool {

@@ -49,7 +49,7 @@ type origin interface {
 	misses() int
 	// relocated returns the word at an address in an image that the origin lacks, by the image's file
 	// (core.Relocated).
-	relocated(at arch.Addr) (arch.Addr, bool)
+	Relocated(at arch.Addr) (arch.Addr, bool)
 	// leftOut reports whether err is about memory that the process had, and the origin lacks.
 	leftOut(err error) bool
 	// proved reports whether the bytes read of an image in a mapping are the bytes that the process had loaded.
@@ -77,7 +77,7 @@ func (running) capturedAt(read time.Time) time.Time   { return read }
 func (running) furtherStack(_, left int) int          { return left }
 func (running) misses() int                           { return 0 }
 func (running) noteTasks(*profile.Tasks)              {}
-func (running) relocated(arch.Addr) (arch.Addr, bool) { return 0, false }
+func (running) Relocated(arch.Addr) (arch.Addr, bool) { return 0, false }
 func (running) leftOut(error) bool                    { return false }
 func (running) refused(arch.Addr, error)              {}
 func (running) spoilt(*locate.Runtime, error) error   { return nil }

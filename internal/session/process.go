@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr"
-	"clrsnap/internal/clr/async"
-	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
@@ -55,7 +54,8 @@ type Options struct {
 // Process is a process whose stacks can be walked: a running process, or a process with a core dump. A Process is not
 // safe for concurrent use.
 type Process struct {
-	*naming.Namer // set by open
+	*naming.Namer   // set by open
+	*awaits.Program // set by open
 	// Set by Open and OpenCore, and the same ever after.
 	Options    Options
 	Live       *live.Process // nil for a core dump
@@ -89,15 +89,10 @@ type Process struct {
 	updating time.Duration // time spent since opened on the search for modules: set by updateModules
 
 	// Readers and facts that are found at the first use, and kept: each by the method that needs it.
-	groups         *cgroup.Reader
-	waits          *waits.Reader
-	async          *async.Reader
-	permits        *permits.Reader
-	dispatcher     *dispatcher
-	plainLocks     plainLocks           // Locks that are no monitors
-	savings        map[savingKey]saving // where suspended methods have their contexts
-	channelReaders map[methodPlace]bool // whether methods take items from channels
-	locked         lockLooks            // facts about the Locks in events
+	groups     *cgroup.Reader
+	waits      *waits.Reader
+	plainLocks plainLocks // Locks that are no monitors
+	locked     lockLooks  // facts about the Locks in events
 }
 
 // Open finds the runtime in process pid and the layout of its structures. Open attaches to nothing, and stops no
@@ -165,6 +160,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Managed, p.Walker = p.Engine.Runtime, p.Engine.Managed, p.Engine.Walker
 	p.moments = p.readMoments()
 	p.Namer = naming.New(p.Options.Options, p.from, p.Engine, p.Found, p.moments.Changes)
+	p.Program = awaits.New(p.Namer, p.Engine, p.from, p.moments)
 	if p.Runtime != nil {
 		p.Runtime.Names.Check(images{p})
 	}

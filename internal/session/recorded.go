@@ -102,7 +102,7 @@ func (r *recording) note(*gathering) func()                 { return func() {} }
 func (r *recording) noteTasks(*profile.Tasks)               {}
 func (r *recording) starting() bool                         { return false }
 func (r *recording) misses() int                            { return r.Misses() }
-func (r *recording) relocated(arch.Addr) (arch.Addr, bool)  { return 0, false }
+func (r *recording) Relocated(arch.Addr) (arch.Addr, bool)  { return 0, false }
 func (r *recording) proved(arch.Addr, *target.Mapping) bool { return true }
 func (r *recording) refused(arch.Addr, error)               {}
 func (r *recording) spoilt(*locate.Runtime, error) error    { return nil }

@@ -95,7 +95,7 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 	if len(list) == 1 {
 		run = list[0].thread
 	}
-	r.g.nameTask(w, run)
+	r.g.NameTask(w, run)
 	if len(list) != 1 || !r.g.WaitReader().StillRuns(list[0].run, r.g.moments.Still(list[0].thread.OSThreadID)) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/naming"
@@ -44,7 +45,7 @@ type Inspection struct {
 	Thread  *profile.Thread
 	Stack   *target.Stack
 	Context *arch.Context
-	Sites   []AsyncSite
+	Sites   []awaits.Site
 }
 
 // Snapshot takes a snapshot of threads. Each thread is stopped only for the copy. When ctx ends, the result has the
@@ -184,8 +185,8 @@ type taken struct {
 	profile.Thread
 	calls   keptCalls
 	waiting []AwaitingAt
-	sites   []AsyncSite  // valid until the next thread is walked
-	proof   target.Proof // that the thread is blocked; "": no proof
+	sites   []awaits.Site // valid until the next thread is walked
+	proof   target.Proof  // that the thread is blocked; "": no proof
 }
 
 // add adds a thread to the snapshot.
@@ -473,7 +474,7 @@ func frameCost(f *walk.Frame, fr *naming.NamedFrame) int {
 type walkedStack struct {
 	frames []profile.Frame
 	calls  []naming.Call // at which other methods may be inlined
-	asyncs Asyncs
+	asyncs awaits.Asyncs
 	cost   int // of frames, in bytes
 }
 
@@ -525,7 +526,7 @@ func (s *visit) frames() walk.Result {
 			unnamed = f.Module.SymbolError()
 		}
 		if g.async {
-			g.asyncFrame(&w.asyncs, f, &fr, n)
+			g.NoteFrame(&w.asyncs, f, &fr, n)
 		}
 		if g.observer != nil && f.Kind == walk.Managed && fr.Of.HasPlace() {
 			g.observer.Frame(f, fr.Of.Method, fr.Module, w.frames)

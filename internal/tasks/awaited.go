@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
-	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -65,7 +65,7 @@ func (t *Walk) Awaited(s *async.Step) (*profile.Awaited, profile.TaskState, erro
 		if err != nil {
 			return nil, "", err
 		}
-		state = cmp.Or(session.TaskEnd(flags), state)
+		state = cmp.Or(awaits.TaskEnd(flags), state)
 	}
 	if out.Kind = kind; kind == "" {
 		if out.Kind, err = t.plainKind(out, &a, isTask); err != nil {

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/naming"
-	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -52,7 +52,7 @@ func starts(nodes []node) (out []int) {
 
 func FramesCost(frames []profile.Frame) (cost int) {
 	for i := range frames {
-		cost += session.AsyncCost(&frames[i])
+		cost += awaits.FrameCost(&frames[i])
 	}
 	return cost
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
@@ -123,7 +124,7 @@ func (t *Walk) readResumed(thread *session.Thread, tasks []*runningTask) {
 	st, _ := t.stackOf(thread)
 	for i := range st.Sites {
 		s := &st.Sites[i]
-		if s.Below == 0 || s.Below >= len(st.Frames) || st.Frames[s.Below].Method != session.ResumeStub {
+		if s.Below == 0 || s.Below >= len(st.Frames) || st.Frames[s.Below].Method != awaits.ResumeStub {
 			continue
 		}
 		for _, run := range tasks {

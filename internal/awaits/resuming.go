@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"cmp"
@@ -27,9 +27,9 @@ const (
 
 // StubCode returns the role in async methods of code that can be unloaded, by its method; nil: the name alone tells
 // no role.
-func StubCode(method string) *AsyncCode {
+func StubCode(method string) *Code {
 	if method == ResumeStub {
-		return &AsyncCode{runner: true}
+		return &Code{runner: true}
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func resumingFrameOf(f *walk.Frame, of arch.Addr) *resumingFrame {
 }
 
 // Resumes reports whether the frame of a site resumes the methods of the structure at an address.
-func (s *AsyncSite) Resumes(at arch.Addr) bool {
+func (s *Site) Resumes(at arch.Addr) bool {
 	return s.resumes != nil && at >= s.resumes.low && at < s.resumes.high
 }
 
@@ -72,7 +72,7 @@ type dispatcher struct {
 }
 
 // CanResume finds the dispatcher once, by a class of System.Private.CoreLib.
-func (p *Process) CanResume(core arch.Addr) bool {
+func (p *Program) CanResume(core arch.Addr) bool {
 	if p.dispatcher == nil {
 		d, err := p.findDispatcher(core)
 		if err != nil {
@@ -85,11 +85,11 @@ func (p *Process) CanResume(core arch.Addr) bool {
 
 // findDispatcher reads the layout of the structure, and the offset of the static field with its address, by a class
 // of System.Private.CoreLib.
-func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
-	if p.Runtime == nil {
+func (p *Program) findDispatcher(core arch.Addr) (d dispatcher, err error) {
+	if p.runtime == nil {
 		return p.findDispatcherAhead()
 	}
-	objects := p.Managed.Objects
+	objects := p.managed.Objects
 	if d.field, err = objects.Direct(core, async.DispatcherClass, "t_current"); err != nil {
 		return d, err
 	}
@@ -116,9 +116,9 @@ const objectHeader = 8
 
 // awaitingResumed is AwaitingSite of a frame that resumes methods. If the frame's argument is not the task, reused is
 // true: the frame may belong to another call by now. But the collector may have moved the task instead.
-func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, err error) {
+func (p *Program) awaitingResumed(site *Site) (c async.Chain, reused bool, err error) {
 	f, r := site.resumes, p.AsyncReader()
-	data := p.Managed.Threads.LocalData(f.thread)
+	data := p.managed.Threads.LocalData(f.thread)
 	if data == 0 {
 		return c, false, ErrNeverSuspended
 	}
@@ -135,7 +135,7 @@ func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, 
 
 // Inner is the step that the first step of a site's chain awaits, if known: the resumed method in the frame above.
 // Other sites know their awaits.
-func (s *AsyncSite) Inner(method func() string) *async.Step {
+func (s *Site) Inner(method func() string) *async.Step {
 	if s.resumes == nil || s.Below == 0 {
 		return nil
 	}
@@ -149,11 +149,11 @@ type Suspendable struct {
 }
 
 // Suspendable describes a method; false: it cannot be read.
-func (p *Process) Suspendable(desc arch.Addr) (Suspendable, bool) {
-	if p.Runtime == nil {
+func (p *Program) Suspendable(desc arch.Addr) (Suspendable, bool) {
+	if p.runtime == nil {
 		return Suspendable{}, false
 	}
-	m, err := p.Runtime.Methods.Read(desc)
+	m, err := p.runtime.Methods.Read(desc)
 	if err != nil {
 		return Suspendable{}, false
 	}
@@ -163,20 +163,20 @@ func (p *Process) Suspendable(desc arch.Addr) (Suspendable, bool) {
 // TakesTask reports whether a method most likely takes the task of another method, instead of awaiting the call at
 // once: the IL has calls of a method of that name, but none for its next await. The JIT does without the task if the
 // await, or ConfigureAwait and then the await, follows the call (docs/design/specs/runtime-async.md).
-func (p *Process) TakesTask(outer, inner arch.Addr) bool {
-	by, err := p.Runtime.Methods.Read(outer)
+func (p *Program) TakesTask(outer, inner arch.Addr) bool {
+	by, err := p.runtime.Methods.Read(outer)
 	if err != nil || !by.HasMetadata() {
 		return false
 	}
-	of, err := p.Runtime.Methods.Read(inner)
+	of, err := p.runtime.Methods.Read(inner)
 	if err != nil || !of.HasMetadata() {
 		return false
 	}
-	named, err := p.Runtime.Names.MethodName(of.Module, of.RID)
+	named, err := p.runtime.Names.MethodName(of.Module, of.RID)
 	if err != nil {
 		return false
 	}
-	awaits, err := p.Runtime.Names.Awaits(by.Module, by.RID)
+	awaits, err := p.runtime.Names.Awaits(by.Module, by.RID)
 	if err != nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"strings"
@@ -32,26 +32,26 @@ func TaskEnd(flags uint32) profile.TaskState {
 func IsTask(class *object.Class) bool { return class.Is(coreLib, taskName) }
 
 // IsComplete reports whether an object is a complete task.
-func (p *Process) IsComplete(obj arch.Addr, class *object.Class) (complete, known bool) {
+func (p *Program) IsComplete(obj arch.Addr, class *object.Class) (complete, known bool) {
 	if !IsTask(class) {
 		return false, true
 	}
-	flags, err := p.Managed.Objects.Uint32(obj, class, "m_stateFlags")
+	flags, err := p.managed.Objects.Uint32(obj, class, "m_stateFlags")
 	return TaskEnd(flags) != "", err == nil
 }
 
 // Reach follows the references in fields from an object. The result is the end of the first path that leads somewhere.
 // Dots separate the steps of a path.
-func (p *Process) Reach(obj arch.Addr, class *object.Class, paths ...string) (arch.Addr, bool) {
+func (p *Program) Reach(obj arch.Addr, class *object.Class, paths ...string) (arch.Addr, bool) {
 	for _, path := range paths {
 		at, c := obj, class
 		for name := range strings.SplitSeq(path, ".") {
 			var err error
-			if at, err = p.Managed.Objects.Pointer(at, c, name); err != nil || at == 0 {
+			if at, err = p.managed.Objects.Pointer(at, c, name); err != nil || at == 0 {
 				at = 0
 				break
 			}
-			if c, err = p.Managed.Objects.Class(at); err != nil {
+			if c, err = p.managed.Objects.Class(at); err != nil {
 				at = 0
 				break
 			}

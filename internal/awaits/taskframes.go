@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
-	"clrsnap/internal/waits"
 	"clrsnap/profile"
 )
 
@@ -34,28 +33,24 @@ func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
 		a.task = index
 	}
 	if strings.HasPrefix(fr.Method, runsTask) && len(a.Sites) < maxAsyncSites {
-		a.Sites = append(a.Sites, AsyncSite{Below: a.task, task: index})
+		a.Sites = append(a.Sites, Site{Below: a.task, task: index})
 		a.task = -1
 	}
 }
 
-// findTask finds the task that a frame runs. The frame's thread has just been walked.
-func (s *Suspension) findTask(site *AsyncSite, frames []profile.Frame) {
-	if s.Walk.Stack != nil {
-		subject := waits.Subject{Frames: frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
-		site.Argument = s.Process.WaitReader().RunAt(&subject, site.task)
-	}
-}
+// RunsTask returns the index of the frame that runs the delegate of a task, if the frame of the site is called by the
+// delegate. Argument is to be the task.
+func (site *Site) RunsTask() (frame int, ok bool) { return site.task, site.task > 0 }
 
 // errNoTask: the object of a frame is no running task.
 var errNoTask = errors.New("no task that runs")
 
 // awaitingTask reads the awaiters of a task whose delegate a thread runs, once.
-func (p *Process) awaitingTask(task arch.Addr) (c async.Chain, err error) {
+func (p *Program) awaitingTask(task arch.Addr) (c async.Chain, err error) {
 	if task == 0 {
 		return c, errNoTask
 	}
-	class, err := p.Managed.Objects.Class(task)
+	class, err := p.managed.Objects.Class(task)
 	if err != nil {
 		return c, err
 	}

@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"slices"
@@ -13,9 +13,9 @@ import (
 // suspends. The class does not name the method; a box's class does.
 const runtimeTaskPrefix = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask<"
 
-// nameTask adds the method to a wait for a RuntimeAsyncTask: the outermost of the methods suspended in the task, or
+// NameTask adds the method to a wait for a RuntimeAsyncTask: the outermost of the methods suspended in the task, or
 // the running method. run: the thread that runs a method of the task; nil: no thread is known.
-func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
+func (p *Program) NameTask(w *profile.Wait, run *profile.Thread) {
 	if w.Method != "" || !strings.HasPrefix(w.Type, runtimeTaskPrefix) {
 		return
 	}
@@ -36,8 +36,8 @@ func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
 }
 
 // runningName names the outermost method of a task with a running method; "": not known.
-func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error) {
-	class, err := p.Managed.Objects.Class(task)
+func (p *Program) runningName(task arch.Addr, t *profile.Thread) (string, error) {
+	class, err := p.managed.Objects.Class(task)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 }
 
 // outermost names the last of the methods suspended in a task; "": no method is suspended, or known.
-func (p *Process) outermost(task arch.Addr, steps []async.Step) (name string) {
+func (p *Program) outermost(task arch.Addr, steps []async.Step) (name string) {
 	for _, s := range p.ProgramSteps(slices.Clone(steps)) {
 		if s.Resumption != nil && s.Task() == task {
 			name = p.AsyncFrame(&s).Display

@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"clrsnap/internal/arch"
@@ -22,13 +22,13 @@ type methodPlace struct {
 const maxReaderMethods = 1 << 14
 
 // readsChannel reports whether a method takes items from a channel, by its IL. The IL does not tell from which.
-func (p *Process) readsChannel(m methodPlace) bool {
-	if p.Runtime == nil || m.module == 0 || m.rid == 0 {
+func (p *Program) readsChannel(m methodPlace) bool {
+	if p.runtime == nil || m.module == 0 || m.rid == 0 {
 		return false
 	}
 	reads, known := p.channelReaders[m]
 	if !known {
-		reads, _ = p.Runtime.Names.Calls(m.module, m.rid, channelReader, channelReads...)
+		reads, _ = p.runtime.Names.Calls(m.module, m.rid, channelReader, channelReads...)
 		if p.channelReaders == nil || len(p.channelReaders) >= maxReaderMethods {
 			p.channelReaders = map[methodPlace]bool{}
 		}
@@ -38,9 +38,9 @@ func (p *Process) readsChannel(m methodPlace) bool {
 }
 
 // stepMethod is the method of a step of a chain; false: not known.
-func (p *Process) stepMethod(s *async.Step) (methodPlace, bool) {
+func (p *Program) stepMethod(s *async.Step) (methodPlace, bool) {
 	switch {
-	case p.Runtime == nil:
+	case p.runtime == nil:
 	case s.Box != nil:
 		return methodPlace{s.Box.Machine.Module, s.Box.Machine.RID}, true
 	case s.Resumption != nil:
@@ -51,31 +51,31 @@ func (p *Process) stepMethod(s *async.Step) (methodPlace, bool) {
 }
 
 // StepReads is ReadsChannel for a step of a chain.
-func (p *Process) StepReads(s *async.Step) bool {
+func (p *Program) StepReads(s *async.Step) bool {
 	m, ok := p.stepMethod(s)
 	return ok && p.readsChannel(m)
 }
 
 // frameMethod is the method of a frame outside .NET; false: not known.
-func (p *Process) frameMethod(f *profile.Frame) (methodPlace, bool) {
-	if p.Runtime == nil || f.FunctionID == 0 || f.Origin() == profile.OfFramework {
+func (p *Program) frameMethod(f *profile.Frame) (methodPlace, bool) {
+	if p.runtime == nil || f.FunctionID == 0 || f.Origin() == profile.OfFramework {
 		return methodPlace{}, false
 	}
-	m, err := p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
+	m, err := p.runtime.Methods.Read(arch.Addr(f.FunctionID))
 	return methodPlace{m.Module, m.RID}, err == nil
 }
 
 // ReadsChannel reports whether the method of a frame takes items from a channel, by its IL. For frames of .NET the
 // answer is false.
-func (p *Process) ReadsChannel(f *profile.Frame) bool {
+func (p *Program) ReadsChannel(f *profile.Frame) bool {
 	m, ok := p.frameMethod(f)
 	return ok && p.readsChannel(m)
 }
 
 // completes reports whether a method completes a TaskCompletionSource, by its IL or by that of the methods that it
 // calls in its module. The IL does not tell which.
-func (p *Process) completes(m methodPlace) bool {
-	if p.Runtime == nil || p.Managed.Objects == nil || m.module == 0 || m.rid == 0 ||
+func (p *Program) completes(m methodPlace) bool {
+	if p.runtime == nil || p.managed.Objects == nil || m.module == 0 || m.rid == 0 ||
 		!p.PermitReader().Matters(m.module) {
 		return false
 	}
@@ -84,22 +84,22 @@ func (p *Process) completes(m methodPlace) bool {
 }
 
 // StepCompletes is Completes for a step of a chain.
-func (p *Process) StepCompletes(s *async.Step) bool {
+func (p *Program) StepCompletes(s *async.Step) bool {
 	m, ok := p.stepMethod(s)
 	return ok && p.completes(m)
 }
 
 // Completes reports whether the method of a frame completes a TaskCompletionSource, by its IL. For frames of .NET the
 // answer is false.
-func (p *Process) Completes(f *profile.Frame) bool {
+func (p *Program) Completes(f *profile.Frame) bool {
 	m, ok := p.frameMethod(f)
 	return ok && p.completes(m)
 }
 
 // PermitReader reads what the IL of methods does with semaphores and tasks.
-func (p *Process) PermitReader() *permits.Reader {
+func (p *Program) PermitReader() *permits.Reader {
 	if p.permits == nil {
-		p.permits = permits.New(p.Managed.Objects, p.Runtime.Names, p.Runtime.Types)
+		p.permits = permits.New(p.managed.Objects, p.runtime.Names, p.runtime.Types)
 	}
 	return p.permits
 }

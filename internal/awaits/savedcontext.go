@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"slices"
@@ -51,8 +51,8 @@ type saving struct {
 const maxSavings = 1 << 16
 
 // savedContext reads the context of a suspended method; 0: not known.
-func (p *Process) savedContext(m *async.Resumption) arch.Addr {
-	code, err := p.Runtime.Code.Lookup(m.IP)
+func (p *Program) savedContext(m *async.Resumption) arch.Addr {
+	code, err := p.runtime.Code.Lookup(m.IP)
 	if err != nil || code.MethodDesc == 0 {
 		return 0
 	}
@@ -61,13 +61,13 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	case s.kind == gcinfo.NoContext:
 		return 0
 	case s.offset == 0:
-		return p.contextAmong(p.AsyncReader(), p.Managed.Objects, &code, m, s)
+		return p.contextAmong(p.AsyncReader(), p.managed.Objects, &code, m, s)
 	}
-	at, err := p.Managed.Objects.Word(m.Object + arch.Addr(s.offset))
+	at, err := p.managed.Objects.Word(m.Object + arch.Addr(s.offset))
 	if err != nil {
 		return 0
 	}
-	return contextOf(p.Managed.Objects, at, s.kind)
+	return contextOf(p.managed.Objects, at, s.kind)
 }
 
 // contextOf is the context of a word: a method, a class, or an object's class; 0: none.
@@ -83,7 +83,7 @@ func contextOf(objects *object.Reader, word arch.Addr, kind gcinfo.Context) arch
 }
 
 // savingOf returns the place of a suspended method's context. For code that stays, the place is found once.
-func (p *Process) savingOf(code *codemap.Code, m *async.Resumption) saving {
+func (p *Program) savingOf(code *codemap.Code, m *async.Resumption) saving {
 	key := savingKey{m.IP, m.State}
 	if s, ok := p.savings[key]; ok {
 		return s
@@ -99,12 +99,12 @@ func (p *Process) savingOf(code *codemap.Code, m *async.Resumption) saving {
 	return out
 }
 
-func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out saving, err error) {
+func (p *Program) findSaving(code *codemap.Code, m *async.Resumption) (out saving, err error) {
 	known, err := p.MethodOf(code)
 	if err != nil {
 		return out, err
 	}
-	n, err := p.Runtime.Names.Method(&known.Method, code.Collectible)
+	n, err := p.runtime.Names.Method(&known.Method, code.Collectible)
 	if err != nil || !n.Shared {
 		return out, err
 	}
@@ -119,7 +119,7 @@ func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out savin
 		first := kind == gcinfo.This && p.noResults(&known.Method)
 		return saving{kind: kind, first: first}, nil
 	}
-	list, err := p.Runtime.IL.Saved(code, m.State, uint32(m.IP-code.MethodStart))
+	list, err := p.runtime.IL.Saved(code, m.State, uint32(m.IP-code.MethodStart))
 	for _, v := range list {
 		if v.Number == number {
 			out = saving{kind: kind, offset: v.Offset}
@@ -129,16 +129,16 @@ func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out savin
 }
 
 // savesContext reports whether ReadyToRun code certainly saves its context at the suspension.
-func (p *Process) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Context) (bool, error) {
+func (p *Program) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Context) (bool, error) {
 	if kind == gcinfo.This {
-		place, err := p.Runtime.Generic.Place(code)
+		place, err := p.runtime.Generic.Place(code)
 		return place.Kind == gcinfo.This, err
 	}
 	const most = 96 // bytes: four or five instructions
 	if ip >= code.End {
 		return false, nil
 	}
-	b, err := target.NewReader(p.from).Bytes(ip, int(min(most, code.End-ip)))
+	b, err := target.NewReader(p.memory).Bytes(ip, int(min(most, code.End-ip)))
 	if err != nil {
 		return false, err
 	}
@@ -147,8 +147,8 @@ func (p *Process) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Con
 }
 
 // noResults reports whether a method has awaits, and none gives a result.
-func (p *Process) noResults(m *method.Method) bool {
-	awaits, err := p.Runtime.Names.Awaits(m.Module, m.RID)
+func (p *Program) noResults(m *method.Method) bool {
+	awaits, err := p.runtime.Names.Awaits(m.Module, m.RID)
 	gives := func(a name.Await) bool { return a.Result }
 	return err == nil && len(awaits) > 0 && !slices.ContainsFunc(awaits, gives)
 }
@@ -160,7 +160,7 @@ const (
 )
 
 // contextAmong returns the context among the saved words of a method; 0: several words are possible.
-func (p *Process) contextAmong(
+func (p *Program) contextAmong(
 	r *async.Reader, objects *object.Reader, code *codemap.Code, m *async.Resumption, s saving,
 ) (out arch.Addr) {
 	known, err := p.MethodOf(code)
@@ -174,7 +174,7 @@ func (p *Process) contextAmong(
 		if context == 0 || context == out {
 			return
 		}
-		x, err := p.Runtime.Generic.Exact(&known.Method, s.kind, context)
+		x, err := p.runtime.Generic.Exact(&known.Method, s.kind, context)
 		switch {
 		case err != nil: // not a context
 		case out == 0:
@@ -190,8 +190,8 @@ func (p *Process) contextAmong(
 }
 
 // neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with the object.
-func (p *Process) neededByRuntime(class arch.Addr) bool {
-	c, err := p.Managed.Objects.Table(class)
+func (p *Program) neededByRuntime(class arch.Addr) bool {
+	c, err := p.managed.Objects.Table(class)
 	if err != nil {
 		return true
 	}

@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ import (
 
 // CopiedAwaits reads the methods that await async methods, from words copied at one moment.
 type CopiedAwaits struct {
-	p       *Process
+	p       *Program
 	words   copiedWords
 	objects *object.Reader
 	reader  *async.Reader
@@ -35,14 +35,14 @@ type ContextWord struct {
 }
 
 // CopiedAwaits returns a reader of chains in copied words.
-func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
+func (p *Program) CopiedAwaits() (*CopiedAwaits, error) {
 	c := &CopiedAwaits{p: p, words: copiedWords{}}
 	var err error
-	if c.objects, err = object.New(c.words, p.Engine.Layout, p.Runtime.Types, p.Runtime.Names); err != nil {
+	if c.objects, err = object.New(c.words, p.engine.Layout, p.runtime.Types, p.runtime.Names); err != nil {
 		return nil, err
 	}
-	if c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names); err == nil {
-		c.reader.ResumeInfoBy(p.Managed.Objects.Word) // resume data lies with the code
+	if c.reader, err = async.New(p.engine.Layout, c.objects, p.runtime.Names); err == nil {
+		c.reader.ResumeInfoBy(p.managed.Objects.Word) // resume data lies with the code
 		c.reader.ContextsBy(c.savedContext)
 	}
 	return c, err
@@ -65,7 +65,7 @@ func (c *CopiedAwaits) Lacks() []ContextWord { return c.lacks }
 // the word to copy, so the agent copies all words that the method has saved. Collectible code may
 // be something else by now.
 func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
-	code, err := c.p.Runtime.Code.Lookup(m.IP)
+	code, err := c.p.runtime.Code.Lookup(m.IP)
 	if err != nil || code.MethodDesc == 0 || code.Collectible {
 		return 0
 	}
@@ -92,11 +92,11 @@ func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
 	if err != nil || context == 0 {
 		return 0
 	}
-	x, err := c.p.Runtime.Generic.Exact(&known.Method, s.kind, context)
+	x, err := c.p.runtime.Generic.Exact(&known.Method, s.kind, context)
 	if err != nil {
 		return 0
 	}
-	if passing, err := c.p.Runtime.Generic.Collectible(&x); err != nil || passing {
+	if passing, err := c.p.runtime.Generic.Collectible(&x); err != nil || passing {
 		return 0
 	}
 	return context
@@ -138,17 +138,17 @@ func (c *CopiedAwaits) has(m *async.Resumption, from, to uint32, kind gcinfo.Con
 func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
 
 // Awaiting reads the methods that await the async method of a site.
-func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
+func (c *CopiedAwaits) Awaiting(site *Site) (Chain, error) {
 	chain, err := c.awaiting(site)
 	if err != nil {
-		return AsyncChain{}, err
+		return Chain{}, err
 	}
 	chain.Steps = c.p.ProgramSteps(chain.Steps)
 	return chain, nil
 }
 
 // awaiting is Awaiting with the runtime's helper methods.
-func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
+func (c *CopiedAwaits) awaiting(site *Site) (chain Chain, err error) {
 	if site.resumes == nil {
 		_, chain, err = site.Awaiting(c.reader)
 		return chain, err
@@ -161,7 +161,7 @@ func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
 }
 
 // Table returns the MethodTable in the first word of an object.
-func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Managed.Objects.Untagged(word) }
+func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.managed.Objects.Untagged(word) }
 
 // Words returns the words to copy of the objects of a class. table is the MethodTable of the class.
 // all has the class and base classes whose objects all have the same words. For a collectible class
@@ -191,7 +191,7 @@ type AsyncArgument struct {
 // walk hands out the registers' values nearer to the leaf. A state machine leads to the box and the
 // box back to the state machine, so the state machine of another frame is noticed; a box alone
 // proves nothing.
-func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
+func (c *CopiedAwaits) Argument(code *Code) (a AsyncArgument, ok bool) {
 	if code.resume {
 		return c.resuming()
 	}
@@ -211,7 +211,7 @@ const stackPointer = 4
 
 // resuming is Argument of a frame that resumes methods.
 func (c *CopiedAwaits) resuming() (a AsyncArgument, ok bool) {
-	data, ok := c.p.Managed.Threads.LocalDataAt()
+	data, ok := c.p.managed.Threads.LocalDataAt()
 	d := c.p.dispatcher
 	if !ok || d == nil || d.field > math.MaxUint16 || data > math.MaxInt32 {
 		return a, false
@@ -226,8 +226,8 @@ func (c *CopiedAwaits) resuming() (a AsyncArgument, ok bool) {
 // Layout returns where the target has the collector's count of reasons for wrong references, and
 // the offset of the base class in a MethodTable. False: unknown.
 func (c *CopiedAwaits) Layout() (moving arch.Addr, base uint32, ok bool) {
-	moving, ok = c.p.Managed.Heap.Moving()
-	base, known := c.p.Engine.Layout.Offset("MethodTable", "ParentMethodTable")
+	moving, ok = c.p.managed.Heap.Moving()
+	base, known := c.p.engine.Layout.Offset("MethodTable", "ParentMethodTable")
 	return moving, base, ok && known
 }
 

@@ -1,4 +1,4 @@
-package session
+package awaits
 
 import (
 	"encoding/binary"
@@ -24,16 +24,16 @@ type dispatcherFields struct {
 }
 
 // findDispatcherAhead is findDispatcher for a native AOT program.
-func (p *Process) findDispatcherAhead() (d dispatcher, err error) {
+func (p *Program) findDispatcherAhead() (d dispatcher, err error) {
 	var l dispatcherFields
-	if err := p.Engine.Layout.Bind(&l); err != nil {
+	if err := p.engine.Layout.Bind(&l); err != nil {
 		return d, err
 	}
 	d.layout = async.DispatcherLayout(l)
-	list, err := p.Managed.Threads.List()
+	list, err := p.managed.Threads.List()
 	left := maxBlockBytes
 	for i := range list {
-		b, ok := p.Managed.Threads.Block(list[i].Address)
+		b, ok := p.managed.Threads.Block(list[i].Address)
 		if !ok {
 			continue
 		}
@@ -51,8 +51,8 @@ func (p *Process) findDispatcherAhead() (d dispatcher, err error) {
 }
 
 // dispatcherIn finds the field among the static fields of a thread.
-func (p *Process) dispatcherIn(b *thread.Block, l async.DispatcherLayout) (field uint32, ok bool) {
-	data, err := target.NewReader(p.Engine.Cache).Bytes(b.At, int(b.Size))
+func (p *Program) dispatcherIn(b *thread.Block, l async.DispatcherLayout) (field uint32, ok bool) {
+	data, err := target.NewReader(p.engine.Cache).Bytes(b.At, int(b.Size))
 	if err != nil {
 		return 0, false
 	}
@@ -67,7 +67,7 @@ func (p *Process) dispatcherIn(b *thread.Block, l async.DispatcherLayout) (field
 
 // Dispatching reads all structures of a thread about tasks with running methods, the newest first; none: the place of
 // the newest is not known. CanResume has found the dispatcher.
-func (p *Process) Dispatching(thread arch.Addr) ([]async.Dispatching, error) {
+func (p *Program) Dispatching(thread arch.Addr) ([]async.Dispatching, error) {
 	newest, ok := p.newestDispatcher(thread)
 	if !ok {
 		return nil, nil
@@ -77,11 +77,11 @@ func (p *Process) Dispatching(thread arch.Addr) ([]async.Dispatching, error) {
 
 // newestDispatcher is the place of the address of a thread's newest structure; false: not known. In a native AOT
 // program the place moves with the static fields.
-func (p *Process) newestDispatcher(thread arch.Addr) (arch.Addr, bool) {
-	if p.Runtime == nil {
-		b, ok := p.Managed.Threads.Block(thread)
+func (p *Program) newestDispatcher(thread arch.Addr) (arch.Addr, bool) {
+	if p.runtime == nil {
+		b, ok := p.managed.Threads.Block(thread)
 		return b.At + arch.Addr(p.dispatcher.field), ok && p.dispatcher.field <= b.Size-8
 	}
-	data := p.Managed.Threads.LocalData(thread)
+	data := p.managed.Threads.LocalData(thread)
 	return data + arch.Addr(p.dispatcher.field), data != 0
 }
