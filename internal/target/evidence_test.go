@@ -215,6 +215,38 @@ func TestLinks(t *testing.T) {
 	want(list, 10)
 }
 
+// TestSameLinks: a list is unchanged only if each item leads to the next item, and the last item to none. What was
+// compared is evidence.
+func TestSameLinks(t *testing.T) {
+	const at = 8 // of the address of the next item
+	mem := &bytesAt{0x1000, make([]byte, 64)}
+	link := func(from, to arch.Addr) { binary.LittleEndian.PutUint64(mem.data[from+at-mem.at:], uint64(to)) }
+	list := []arch.Addr{0x1000, 0x1010, 0x1020}
+	link(list[0], list[1])
+	link(list[1], list[2])
+	e := NewEvidence(atOnce{mem})
+	if e.Begin(); e.SameLinks(list, at) {
+		t.Error("memory behind a cache is not known")
+	}
+	e.Directly(atOnce{mem})
+	for i, to := range []arch.Addr{0x1020, 0x1000, 0x1030} {
+		if e.Begin(); !e.SameLinks(list, at) || !e.Stands(mem) {
+			t.Error("nothing has changed")
+		}
+		was := binary.LittleEndian.Uint64(mem.data[list[i]+at-mem.at:])
+		if link(list[i], to); e.Stands(mem) {
+			t.Errorf("item %d has changed since", i)
+		}
+		if e.Begin(); e.SameLinks(list, at) {
+			t.Errorf("item %d leads elsewhere", i)
+		}
+		link(list[i], arch.Addr(was))
+	}
+	if e.SameLinks(list[:2], at) || !e.SameLinks(list[2:], at) {
+		t.Error("a list ends with the item that leads nowhere")
+	}
+}
+
 // TestCString: a string is read up to its end, which may be the end of memory.
 func TestCString(t *testing.T) {
 	mem := &bytesAt{0x1000, make([]byte, 128)}

@@ -82,3 +82,29 @@ func TestRegulars(t *testing.T) {
 	moment(5)
 	want("a page that is gone", 1, 1)
 }
+
+// TestRegularsSeldomRead: a page that is read at every second moment is read in vain at half of the other moments at
+// most.
+func TestRegularsSeldomRead(t *testing.T) {
+	const seldom, others = 0x10000, 20
+	c := NewCache(&countedPages{bytesAt: &bytesAt{seldom, make([]byte, 4*pageSize)}}, 64)
+	vain := 0
+	for moment := range 2 * others {
+		c.Invalidate()
+		for n := range arch.Addr(4) {
+			var b [1]byte
+			if n == 0 && moment%2 == 1 {
+				continue
+			}
+			if err := c.ReadMemory(b[:], seldom+n*pageSize); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, there := c.index[seldom]; there && moment%2 == 1 {
+			vain++
+		}
+	}
+	if vain > others/2 {
+		t.Errorf("the page is read in vain at %d of %d moments", vain, others)
+	}
+}
