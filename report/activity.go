@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func grownText(m *profile.Memory) string {
 // before, at least 80 ended".
 func tasksUseText(a *profile.Activity) string {
 	text := "Async methods: " + display.Number(a.TasksInFlight) + " in flight"
-	if a.TasksEnded < 0 {
+	if a.TasksEnded < 0 || a.TasksEnded == 0 && !a.TasksExact {
 		return text
 	}
 	least := "at least "
@@ -105,7 +106,7 @@ func activityLines(a *profile.Activity) (lines []string) {
 			"Garbage collections: the program stood still for "+display.Percent(a.GCShare)+" of the time")
 	}
 	if a.ExceptionsPerSecond >= 0 {
-		lines = append(lines, fmt.Sprintf("Exceptions: %.3g a second", a.ExceptionsPerSecond))
+		lines = append(lines, "Exceptions: "+perSecond(a.ExceptionsPerSecond)+" a second")
 	}
 	if a.Descriptors >= 0 {
 		text := "Descriptors: " + display.Number(a.Descriptors)
@@ -115,6 +116,14 @@ func activityLines(a *profile.Activity) (lines []string) {
 		lines = append(lines, text)
 	}
 	return lines
+}
+
+// perSecond is a rate as text: "0.25", "4,050".
+func perSecond(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.2g", v)
+	}
+	return display.Number(int(math.Round(v)))
 }
 
 // requestsUseText says how many requests are in flight and have ended: "Requests: 40 in flight, 812 ended in 2.9 s".
@@ -149,7 +158,7 @@ func cpuUseText(c *profile.ActivityCPU) string {
 		}
 	}
 	if c.Own != "" && c.PathShare >= leastShown {
-		text += "; " + display.Percent(c.PathShare) + " in " + c.Own
+		text += "; " + display.Percent(c.PathShare) + " in calls of " + c.Own
 	}
 	return text
 }

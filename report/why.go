@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type WhyOptions struct {
 const (
 	whyWidth  = 100
 	whyFrames = 12
+	whyLeaf   = 3 // of these, from the leaf on, if the program's own frames come later
 )
 
 // Why writes a diagnosis for people: the verdicts, the gravest first, and beneath each verdict the evidence and the
@@ -146,10 +148,10 @@ func (p *whyPrinter) more(commands []string) {
 
 func (p *whyPrinter) evidence(e *profile.Evidence) {
 	p.paragraph(plain, "  ", e.Text)
-	if shown, left := p.shown(e.Frames); len(shown) > 0 {
-		p.chainStack(shown)
-		if left > 0 {
-			p.paint(dim, fmt.Sprintf("    … %d more (--full shows all)", left))
+	for _, part := range p.shown(e.Frames) {
+		p.chainStack(part.frames)
+		if part.left > 0 {
+			p.paint(dim, fmt.Sprintf("    … %d more (--full shows all)", part.left))
 			p.end()
 		}
 	}
@@ -167,11 +169,22 @@ func (p *whyPrinter) evidence(e *profile.Evidence) {
 	p.end()
 }
 
-// shown returns the frames of a stack to show, and the number of other frames.
-func (p *whyPrinter) shown(frames []profile.Frame) (shown []profile.Frame, left int) {
-	if p.o.Full {
-		return frames, 0
+// stackPart is a part of a stack, and the number of frames that are left out below the part.
+type stackPart struct {
+	frames []profile.Frame
+	left   int
+}
+
+// shown returns the parts of a stack to show. The leaf frames say how a thread waits. The frames from the first frame
+// of the program itself on say for what.
+func (p *whyPrinter) shown(frames []profile.Frame) []stackPart {
+	switch {
+	case len(frames) == 0:
+		return nil
+	case p.o.Full:
+		return []stackPart{{frames: frames}}
 	}
+	var shown []profile.Frame
 	for i := range frames {
 		if frames[i].Kind != profile.Native && frames[i].Kind != profile.Kernel {
 			shown = append(shown, frames[i])
@@ -180,11 +193,18 @@ func (p *whyPrinter) shown(frames []profile.Frame) (shown []profile.Frame, left 
 	if len(shown) == 0 {
 		shown = frames
 	}
-	if len(p.lines(nil, shown)) > whyFrames {
-		left = len(shown) - whyFrames
-		shown = shown[:whyFrames]
+	if len(p.lines(nil, shown)) <= whyFrames {
+		return []stackPart{{frames: shown}}
 	}
-	return shown, left
+	var parts []stackPart
+	own := slices.IndexFunc(shown, func(f profile.Frame) bool { return f.Origin() == profile.OfUser })
+	most := whyFrames
+	if own >= whyFrames {
+		parts = []stackPart{{shown[:whyLeaf], own - whyLeaf}}
+		shown, most = shown[own:], whyFrames-whyLeaf
+	}
+	most = min(most, len(shown))
+	return append(parts, stackPart{shown[:most], len(shown) - most})
 }
 
 // paragraph prints a text on as many lines as necessary.

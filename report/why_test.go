@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +105,34 @@ func TestWhyJSON(t *testing.T) {
 	}
 	if s := b.String(); !strings.Contains(s, `"verdicts":[]`) || !strings.Contains(s, `"looked":[]`) {
 		t.Error(s)
+	}
+}
+
+// TestWhyOwnFrames: a long stack shows how the thread waits, and the program's own frames.
+func TestWhyOwnFrames(t *testing.T) {
+	own := profile.Frame{Kind: profile.Managed, Method: "Shop.Orders.Handle", Display: "Shop.Orders.Handle",
+		Module: "Shop"}
+	frames := make([]profile.Frame, 0, 42)
+	for i := range 40 {
+		name := fmt.Sprintf("Inner.Step%d", i)
+		frames = append(frames, profile.Frame{
+			Kind: profile.Managed, Method: "System." + name, Display: "System." + name,
+			Module: "System.Private.CoreLib",
+		})
+	}
+	frames = append(frames, own, frames[0])
+	d := diagnosis()
+	d.Verdicts[0].Evidence[0].Frames = frames
+	var b bytes.Buffer
+	if err := Why(&b, d, WhyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Inner.Step2 ", "… 37 more", "Orders.Handle"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "Inner.Step3 ") {
+		t.Error("all frames of the runtime are shown")
 	}
 }
