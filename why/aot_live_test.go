@@ -83,7 +83,7 @@ func TestNativeAOT(t *testing.T) {
 			}
 			v := &r.Verdicts[i]
 			checkVerdict(t, v, v.Cause == profile.CauseStalled, []string{
-				"have blocked their threads", "in Slim.Program.BlockFor", "0 requests of the process ended",
+				"has blocked its thread", "in Slim.Program.BlockFor", "0 requests of the process ended",
 			})
 			return ""
 		})

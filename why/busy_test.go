@@ -32,7 +32,7 @@ func TestLocks(t *testing.T) {
 	}
 	verdict(t, judgeLocks(same(4, named...)), profile.CauseLockContention, profile.Likely, "Journal.gate")
 	verdict(t, judgeLocks(same(4, queueFor(6)...)), profile.CauseLockContention, profile.Likely,
-		"Shop.Journal.Append", "Who holds it sleeps, in Shop.Journal.Flush (4 of 4 looks)", "6.0 of 7.0 threads")
+		"Shop.Journal.Append", "The holder sleeps, in Shop.Journal.Flush (4 of 4 looks)", "6 of 7 threads")
 	gate := profile.Wait{Kind: profile.MonitorEnter, Object: 0x20, Type: "object", Timeout: profile.Forever}
 	for _, c := range []struct {
 		field     string
@@ -55,7 +55,7 @@ func TestLocks(t *testing.T) {
 			looks = append(looks, queue)
 		}
 		verdict(t, judgeLocks(looksAt(looks...)), profile.CauseLockContention, profile.Likely,
-			"Who holds it "+c.says+", in Shop.Journal.Flush (4 of 4 looks)")
+			"The holder "+c.says+", in Shop.Journal.Flush (4 of 4 looks)")
 	}
 	r := same(4, queueFor(6)...).recorded(3, profile.Wall)
 	for i := range 6 {
@@ -82,7 +82,7 @@ func TestLocks(t *testing.T) {
 	none(t, judgeLocks(moving(same(4, busy...))))
 	// Threads that never get the lock are told, even if few.
 	verdict(t, judgeLocks(same(4, busy...)), profile.CauseLockContention, profile.Likely,
-		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and none has "+
+		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and no thread has "+
 			"got it")
 	none(t, judgeLocks(same(4, queueFor(1)...)))
 	// The looks found by chance a state that is rare in the samples.

@@ -125,7 +125,7 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 			break
 		}
 		t := &s.Threads[i]
-		words = append(words, fmt.Sprintf("%s%s, in %s", threadName(ref(t)), waitPhrase(t), method(ownFrame(t.Frames))))
+		words = append(words, threadIn(t)+waitPhrase(t))
 	}
 	switch {
 	case d.Ended && s.Threads[d.Threads[0]].Wait.Owner == nil:
@@ -138,6 +138,11 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 		return "Deadlock: a thread waits for itself: " + words[0] + "."
 	}
 	return "Deadlock: " + strings.Join(words, "; ") + "."
+}
+
+// threadIn names a thread and its own method: "orders-2 (4242), in Orders.Handle,".
+func threadIn(t *profile.Thread) string {
+	return threadName(ref(t)) + ", in " + method(ownFrame(t.Frames)) + ","
 }
 
 // waitPhrases describe a thread's wait; %s stands for the awaited object.

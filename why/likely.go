@@ -138,7 +138,7 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 		if n != nil && n.Kind == profile.TaskLock && t.Wait != nil && t.Wait.Method != "" {
 			need = "" // already named
 		}
-		return threadName(ref(t)) + waitPhrase(t) + need + ", in " + method(ownFrame(t.Frames))
+		return threadIn(t) + waitPhrase(t) + need
 	}
 	a := &s.Awaits[p.Await]
 	text := "the suspended method " + awaitName(a)

@@ -207,21 +207,25 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	if place == "" {
 		place = method(own)
 	}
+	if len(c.in) > 1 {
+		place = "most of them in " + place
+	} else {
+		place = "in " + place
+	}
 	lock := objectOf(&profile.Wait{Type: c.typ, Of: c.of, Object: c.object, Field: c.field}, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Threads queue for a lock: %.1f of %.1f threads that have something to do wait "+
-			"for %s, in %s.",
+		Text: fmt.Sprintf("Threads queue for a lock: %.0f of %.0f threads that are not idle wait for %s, %s.",
 			mean(c.waiters), mean(c.busy), lock, place),
 		Commands: []string{"clrsnap locks " + e.again(),
 			fmt.Sprintf("clrsnap record %s --event contention", e.again())},
 	}
 	if n := len(c.stuck); !c.harmful(waiting) {
-		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, in %s, and none has got it.",
+		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, %s, and no thread has got it.",
 			threadsOf(n), lock, seconds(e.whole()), place)
 	}
 	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: fmt.Sprintf("In %s, %s waited for it, such as %s:", counted(len(c.waiters), "look", "looks"),
+		Text: fmt.Sprintf("In %s, %s waited for the lock, such as %s:", counted(len(c.waiters), "look", "looks"),
 			numbers(c.waiters), threadName(ref(c.example))),
 		Frames: c.example.Frames, Threads: c.threads,
 	})
@@ -269,10 +273,10 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 		if exactly[exact] == n { // in no look another object
 			what = exact
 		}
-		v.Text += fmt.Sprintf(" Who holds it %s, in %s (%d of %s).", what, method(ownFrame(h.Frames)), n,
+		v.Text += fmt.Sprintf(" The holder %s, in %s (%d of %s).", what, method(ownFrame(h.Frames)), n,
 			counted(len(c.holders), "look", "looks"))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:   fmt.Sprintf("%s held it and %s:", threadName(ref(h)), exact),
+			Text:   fmt.Sprintf("%s held the lock and %s:", threadName(ref(h)), exact),
 			Frames: h.Frames, Threads: []profile.ThreadRef{ref(h)},
 		})
 		return true
@@ -321,7 +325,7 @@ func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) {
 	own := (&site{node: most.node}).frame(r)
 	share := percent(float64(most.weight) / float64(all))
 	v.Text += fmt.Sprintf(" Besides waiting for the lock, threads in that method spend %s of the time in %s, "+
-		"called in %s.", share,
+		"below %s.", share,
 		most.callee, method(own))
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text:   fmt.Sprintf("%s of what %s does besides waiting for the lock, by samples:", share, in),
@@ -401,7 +405,7 @@ func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
 	if len(l.Holders) > 0 && len(l.Holders[0].Stacks) > 0 {
 		s := &l.Holders[0].Stacks[0]
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:   fmt.Sprintf("Who was waited for was seen here %d times:", s.Looks),
+			Text:   fmt.Sprintf("The holder was seen here %s:", counted(int(s.Looks), "time", "times")),
 			Frames: frames(r, s.Node),
 		})
 	}

@@ -439,7 +439,7 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing), method(ownFrame(s.group.Doing.Frames)))
 	switch d := &s.group.Doing; {
-	case c != profile.Possible:
+	case c != profile.Possible || d.Call != nil || isLock(d.Wait):
 	case d.Wait != nil && d.Wait.Kind == profile.ThreadSleep:
 		v.Text += " Requests that take long on purpose look the same."
 	default:
@@ -473,7 +473,7 @@ func waitsForText(d *profile.Doing) string {
 	case d.Call != nil:
 		return "The requests wait for a call to " + d.Call.Authority
 	case d.Wait != nil:
-		return "The requests have blocked their threads: a thread " + doing(&profile.Thread{Wait: d.Wait})
+		return "Each request has blocked its thread, which " + doing(&profile.Thread{Wait: d.Wait})
 	case d.WaitsFor.Target != "":
 		return "The requests wait for " + d.WaitsFor.Target
 	}

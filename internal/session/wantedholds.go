@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -12,7 +13,7 @@ const maxWanted = 1 << 10
 
 // addWanted adds holds of threads that are known only from waiting threads: no stack has a lock whose entering method
 // has returned, and only monitors are in a table. The lock is read again, and has to confirm its holder. If a waiting
-// thread has found the field with the lock, the owner's hold gets the field as well.
+// thread has found the field with the lock, the owner's hold and the other waits get the field as well.
 func (p *Process) addWanted(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -21,12 +22,21 @@ func (p *Process) addWanted(out *profile.Snapshot) {
 	for i := range out.Threads {
 		places[out.Threads[i].OSThreadID] = i
 	}
-	wanted := map[uint64]bool{}
+	var waits []*profile.Wait
+	fields := map[ownedLock]string{}
 	for i := range out.Threads {
 		w := out.Threads[i].Wait
 		if w == nil || !w.Certain || w.Object == 0 || w.Owner == nil || !exclusive[w.Kind] && !isMutex(w) {
 			continue
 		}
+		waits = append(waits, w)
+		if l := (ownedLock{w.Object, w.Owner.OSThreadID}); fields[l] == "" {
+			fields[l] = w.Field
+		}
+	}
+	wanted := map[uint64]bool{}
+	for _, w := range waits {
+		w.Field = cmp.Or(w.Field, fields[ownedLock{w.Object, w.Owner.OSThreadID}])
 		at, ok := places[w.Owner.OSThreadID]
 		if !ok || wanted[w.Object] || len(wanted) >= maxWanted {
 			continue
@@ -34,6 +44,12 @@ func (p *Process) addWanted(out *profile.Snapshot) {
 		wanted[w.Object] = true
 		p.addWantedBy(&out.Threads[at], w)
 	}
+}
+
+// ownedLock is the object of a lock, and the thread that owns the lock.
+type ownedLock struct {
+	object uint64
+	thread int
 }
 
 // addWantedBy adds the lock of a wait to its owner's holds.
