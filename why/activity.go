@@ -1,7 +1,6 @@
 package why
 
 import (
-	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
@@ -65,15 +64,8 @@ func (e *evidence) memoryActivity(a *profile.Activity, last *moment) {
 			a.MemoryGrown, a.MemoryOver = now.Memory.Since(first.Memory), now.at-first.at
 		}
 	}
-	machine, err := procfs.MachineMemory()
-	for _, m := range last.groups.Memory {
-		l := profile.MemoryLimit{Limit: m.Limit(), Used: m.Used - m.Reclaim}
-		if l.Limit <= 0 || err == nil && l.Limit >= machine { // no limit
-			continue
-		}
-		if o := a.MemoryLimit; o == nil || l.Limit-l.Used < o.Limit-o.Used {
-			a.MemoryLimit = &l
-		}
+	if m := leastLeft(last); m != nil {
+		a.MemoryLimit = &profile.MemoryLimit{Limit: m.Limit(), Used: m.Used - m.Reclaim}
 	}
 }
 

@@ -51,6 +51,7 @@ type evidence struct {
 	missing []string // sentences
 
 	incomplete bool // the look was cut short
+	ended      bool // the process has ended meanwhile
 }
 
 // look is one look at all threads.

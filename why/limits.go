@@ -3,6 +3,8 @@ package why
 import (
 	"fmt"
 
+	"clrsnap/internal/cgroup"
+	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
@@ -57,6 +59,9 @@ func judgeThrottled(e *evidence) []profile.Verdict {
 
 // judgeMemory looks for a reached limit of memory.
 func judgeMemory(e *evidence) []profile.Verdict {
+	if e.ended {
+		return judgeKilled(e)
+	}
 	first, last, ok := e.delta()
 	if !ok {
 		return nil
@@ -88,6 +93,45 @@ func judgeMemory(e *evidence) []profile.Verdict {
 		return []profile.Verdict{v}
 	}
 	return nil
+}
+
+// judgeKilled looks for a process that ended while its control group's memory was used up. The kernel kills a process
+// then; no counter can be read of a process that has ended.
+func judgeKilled(e *evidence) []profile.Verdict {
+	if len(e.moments) == 0 {
+		return nil
+	}
+	last := &e.moments[len(e.moments)-1]
+	m := leastLeft(last)
+	if m == nil || float64(m.Limit()-left(m)) < fullMemory*float64(m.Limit()) {
+		return nil
+	}
+	return []profile.Verdict{{
+		Cause: profile.CauseMemoryPressure, Certainty: profile.Likely,
+		Text: fmt.Sprintf("The process has ended, and %s before, %s of the %s of memory of its control group were used: "+
+			"most likely the kernel has killed the process.", seconds(e.took-last.at), bytesOf(m.Limit()-left(m)),
+			bytesOf(m.Limit())),
+		Evidence: []profile.Evidence{
+			{Text: fmt.Sprintf("The process had %s in RAM.", bytesOf(last.rss))},
+			{Text: fmt.Sprintf("The kernel's log, and oom_kill in memory.events of group %s, say for certain.", m.Group)},
+		},
+	}}
+}
+
+// left is what a control group may still use, in bytes. File pages are given back without harm.
+func left(m *cgroup.Memory) int64 { return m.Limit() - (m.Used - m.Reclaim) }
+
+// leastLeft is the control group in which the least memory is left; nil: no group has a limit below the machine's
+// memory.
+func leastLeft(of *moment) (least *cgroup.Memory) {
+	machine, err := procfs.MachineMemory()
+	for i := range of.groups.Memory {
+		m := &of.groups.Memory[i]
+		if m.Limit() > 0 && (err != nil || m.Limit() < machine) && (least == nil || left(m) < left(least)) {
+			least = m
+		}
+	}
+	return least
 }
 
 // judgeHeapLimit looks for a managed heap with hardly any room left below the runtime's limit.
@@ -169,7 +213,7 @@ func judgeDescriptors(e *evidence) []profile.Verdict {
 	if kind, n := tally(m.kinds).top(); n > 0 {
 		v.Text += fmt.Sprintf("; %s of them are %s", number(int64(n)), kind)
 	}
-	v.Text += ". Beyond the limit no file, socket or timer can be opened."
+	v.Text += ". Beyond the limit no file, socket or pipe can be opened."
 	if grown := m.files - e.moments[0].files; grown > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("%d more than %s before.", grown, seconds(m.at-e.moments[0].at)),

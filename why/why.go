@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,7 +69,7 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		g.e.incomplete = true
+		g.e.incomplete, g.e.ended = true, errors.Is(err, clrsnap.ErrExited)
 		g.miss("It was not looked at to the end: %v.", cmp.Or(context.Cause(ctx), err))
 	}
 	return g.e.report(), err
