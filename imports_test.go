@@ -116,7 +116,7 @@ var mayImport = map[string]string{
 
 	"internal/diagnostics": "internal/foreign internal/procfs",
 	"internal/agent":       "internal/diagnostics internal/memfd internal/procfs",
-	"internal/inject": "internal/agent internal/diagnostics internal/foreign internal/procfs " +
+	"internal/inject": "internal/agent internal/cgroup internal/diagnostics internal/foreign internal/procfs " +
 		"internal/target/live internal/module internal/locate",
 
 	"internal/perfevent": "internal/arch internal/procfs",

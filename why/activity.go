@@ -64,7 +64,7 @@ func (e *evidence) memoryActivity(a *profile.Activity, last *moment) {
 			a.MemoryGrown, a.MemoryOver = now.Memory.Since(first.Memory), now.at-first.at
 		}
 	}
-	if m := leastLeft(last); m != nil {
+	if m := last.groups.LeastMemory(); m != nil {
 		a.MemoryLimit = &profile.MemoryLimit{Limit: m.Limit(), Used: m.Used - m.Reclaim}
 	}
 }

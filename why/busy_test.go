@@ -479,19 +479,6 @@ func TestMemory(t *testing.T) {
 	none(t, judgeMemory(e)) // the process has ended for another reason
 }
 
-// TestAgentRoom: the agent is not loaded into a process for which the control group has no memory left.
-func TestAgentRoom(t *testing.T) {
-	for left, want := range map[int64]bool{2 << 20: false, 20 << 20: true} {
-		g := gatherer{o: &Options{}, e: *same(1)}
-		g.e.moments = []moment{{groups: cgroup.State{
-			Memory: []cgroup.Memory{{Group: "/shop", Max: 120 << 20, Used: 120<<20 - left}},
-		}}}
-		if got := g.mayLoad(); got != want || len(g.e.missing) == 0 != want {
-			t.Errorf("%d MiB left: %v, %q", left>>20, got, g.e.missing)
-		}
-	}
-}
-
 func TestDescriptors(t *testing.T) {
 	e := same(4)
 	files := func(n int) []moment {

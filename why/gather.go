@@ -25,9 +25,6 @@ const (
 	// answerWithin is how long the runtime may take to load the agent, at most the planned time of the recording.
 	// Loading takes some 30 ms.
 	answerWithin = 3 * time.Second
-	// agentRoom is more memory than the agent, and the runtime for the agent, take in the target (docs/costs.md), in
-	// bytes. Without this room the kernel would kill the process.
-	agentRoom = 16 << 20
 	// endsWithin is how long a recording may take to end: mostly the time in which the agent leaves.
 	endsWithin = 2 * time.Second
 	// leastSampling is the shortest useful recording.
@@ -284,14 +281,6 @@ func (g *gatherer) mayLoad() bool {
 		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no " +
 			"agent was to be loaded.")
 		return false
-	}
-	if n := len(g.e.moments); n > 0 {
-		if m := leastLeft(&g.e.moments[n-1]); m != nil && left(m) < agentRoom {
-			g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: control group "+
-				"%s has %s of memory left, and the agent may need %s of the process.", m.Group, bytesOf(max(left(m), 0)),
-				bytesOf(agentRoom))
-			return false
-		}
 	}
 	if len(judgeSuspension(&g.e)) > 0 {
 		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because the " +

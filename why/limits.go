@@ -3,8 +3,6 @@ package why
 import (
 	"fmt"
 
-	"clrsnap/internal/cgroup"
-	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
@@ -102,36 +100,20 @@ func judgeKilled(e *evidence) []profile.Verdict {
 		return nil
 	}
 	last := &e.moments[len(e.moments)-1]
-	m := leastLeft(last)
-	if m == nil || float64(m.Limit()-left(m)) < fullMemory*float64(m.Limit()) {
+	m := last.groups.LeastMemory()
+	if m == nil || float64(m.Limit()-m.Left()) < fullMemory*float64(m.Limit()) {
 		return nil
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseMemoryPressure, Certainty: profile.Likely,
 		Text: fmt.Sprintf("The process has ended, and %s before, %s of the %s of memory of its control group were used: "+
-			"most likely the kernel has killed the process.", seconds(e.took-last.at), bytesOf(m.Limit()-left(m)),
+			"most likely the kernel has killed the process.", seconds(e.took-last.at), bytesOf(m.Limit()-m.Left()),
 			bytesOf(m.Limit())),
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("The process had %s in RAM.", bytesOf(last.rss))},
 			{Text: fmt.Sprintf("The kernel's log, and oom_kill in memory.events of group %s, say for certain.", m.Group)},
 		},
 	}}
-}
-
-// left is what a control group may still use, in bytes. File pages are given back without harm.
-func left(m *cgroup.Memory) int64 { return m.Limit() - (m.Used - m.Reclaim) }
-
-// leastLeft is the control group in which the least memory is left; nil: no group has a limit below the machine's
-// memory.
-func leastLeft(of *moment) (least *cgroup.Memory) {
-	machine, err := procfs.MachineMemory()
-	for i := range of.groups.Memory {
-		m := &of.groups.Memory[i]
-		if m.Limit() > 0 && (err != nil || m.Limit() < machine) && (least == nil || left(m) < left(least)) {
-			least = m
-		}
-	}
-	return least
 }
 
 // judgeHeapLimit looks for a managed heap with hardly any room left below the runtime's limit.

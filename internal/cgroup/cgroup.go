@@ -255,6 +255,21 @@ func (m *Memory) Limit() int64 {
 	return m.Max
 }
 
+// Left is the memory that processes of the group may still use, in bytes. File pages are given back without harm.
+func (m *Memory) Left() int64 { return m.Limit() - (m.Used - m.Reclaim) }
+
+// LeastMemory is the group in which the least memory is left; nil: no group has a limit below the machine's memory.
+func (s *State) LeastMemory() (least *Memory) {
+	machine, err := procfs.MachineMemory()
+	for i := range s.Memory {
+		m := &s.Memory[i]
+		if m.Limit() > 0 && (err != nil || m.Limit() < machine) && (least == nil || m.Left() < least.Left()) {
+			least = m
+		}
+	}
+	return least
+}
+
 // parseQuota parses a cpu.max: "150000 100000", the quota and the period in µs. The result is in
 // CPUs; 0: no quota.
 func parseQuota(b []byte) float64 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/agent"
+	"clrsnap/internal/cgroup"
 	"clrsnap/internal/diagnostics"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
@@ -129,7 +130,26 @@ func checkReady(p *live.Process) error {
 		return &Error{PID: p.PID(), Err: ErrStopped, Detail: "by a debugger",
 			Remedy: "end the debugger, or let the process go on, and try again"}
 	}
-	return nil
+	groups, err := cgroup.NewReader(p.Dir()).State()
+	if err != nil {
+		return nil // a kernel without control groups
+	}
+	return checkMemory(p.PID(), &groups)
+}
+
+// room is more memory than the agent, and the runtime for the agent, take in the process (docs/costs.md), in bytes.
+const room = 16 << 20
+
+// checkMemory makes sure that the kernel does not kill the process for the memory that the agent takes.
+func checkMemory(pid int, groups *cgroup.State) error {
+	m := groups.LeastMemory()
+	if m == nil || m.Left() >= room {
+		return nil
+	}
+	return &Error{PID: pid, Err: ErrNoMemory,
+		Detail: fmt.Sprintf("group %s has %d of %d MiB left, and the agent may need %d", m.Group, max(m.Left(), 0)>>20,
+			m.Limit()>>20, room>>20),
+		Remedy: "raise the limit, or look without the agent, such as with clrsnap stack or clrsnap heap"}
 }
 
 // load makes the runtime load the agent from f and waits until the agent connects. The runtime

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"clrsnap/internal/agent"
+	"clrsnap/internal/cgroup"
 	"clrsnap/internal/diagnostics"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target/live"
@@ -462,4 +463,21 @@ func TestNobody(t *testing.T) {
 	isSentence(t, strings.TrimSpace(string(out)), "not permitted", "root")
 	left(t, tmp)
 	endsWell(t, app)
+}
+
+// TestMemory: the agent is not loaded into a process whose control group has no memory left for the agent.
+func TestMemory(t *testing.T) {
+	for left, refused := range map[int64]bool{-1 << 20: true, 2 << 20: true, 20 << 20: false} {
+		groups := cgroup.State{Memory: []cgroup.Memory{
+			{Group: "/", Max: 1 << 30, Used: 1 << 20}, {Group: "/shop", Max: 120 << 20, Used: 130<<20 - left, Reclaim: 10 << 20},
+		}}
+		if err := checkMemory(42, &groups); errors.Is(err, ErrNoMemory) != refused {
+			t.Errorf("%d MiB left: %v", left>>20, err)
+		} else if err != nil && !strings.Contains(err.Error(), "group /shop has") {
+			t.Error(err)
+		}
+	}
+	if err := checkMemory(42, &cgroup.State{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -19,6 +19,7 @@ var (
 	ErrNotLoaded      = errors.New("the runtime cannot load the agent's library")
 	ErrNoAgent        = errors.New("the agent does not connect")
 	ErrStopped        = errors.New("the process is stopped")
+	ErrNoMemory       = errors.New("the memory of its control group is nearly used up")
 	ErrNoAnswer       = errors.New("the runtime does not answer")
 )
 
