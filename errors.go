@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/search"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
@@ -17,7 +18,7 @@ var (
 	// ErrNotDotNet: there is no .NET runtime in the process.
 	ErrNotDotNet = locate.ErrNotDotNet
 	// ErrUnsupported: there is a .NET runtime, but clrsnap cannot read its version yet.
-	ErrUnsupported = session.ErrUnsupported
+	ErrUnsupported = origin.ErrUnsupported
 	// ErrNoProcess: there is no such process.
 	ErrNoProcess = live.ErrNoProcess
 	// ErrNotProcess: the id belongs to a thread, or to a kernel thread.

@@ -164,17 +164,18 @@ var mayImport = map[string]string{
 		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
 	"internal/awaits": "profile internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
 		"internal/naming internal/source internal/target internal/unwind/insns internal/walk",
+	"internal/origin": "internal/arch internal/contract internal/engine internal/locate internal/target " +
+		"internal/target/core internal/target/live internal/target/recorded",
 	"internal/session": "profile internal/arch internal/awaits internal/dedup internal/moment internal/naming " +
-		"internal/target internal/cgroup " +
+		"internal/origin internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
-		"internal/contract internal/clr " +
-		"internal/clr/* " +
+		"internal/clr internal/clr/* " +
 		"internal/locate internal/openfiles internal/priority internal/sockdiag internal/waits " +
 		"internal/walk internal/engine",
-	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
+	"internal/search": "profile internal/engine internal/locate internal/mounts internal/origin internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
-		"internal/perfevent internal/session internal/target/live",
+		"internal/origin internal/perfevent internal/session internal/target/live",
 	"internal/pace": "",
 	"internal/link": "internal/agent internal/arch internal/awaits internal/inject internal/pace " +
 		"internal/priority internal/session internal/target/live",
@@ -182,8 +183,8 @@ var mayImport = map[string]string{
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap " +
 		"internal/deadlock internal/diagnose internal/heapwalk internal/locate internal/mounts internal/naming " +
-		"internal/requests internal/search internal/session internal/source internal/target/live internal/tasks " +
-		"internal/walk",
+		"internal/origin internal/requests internal/search internal/session internal/source internal/target/live " +
+		"internal/tasks internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/awaits internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/inject"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
@@ -104,7 +105,7 @@ func (d *diagnosis) runtime() bool {
 		version = "of unknown version"
 	}
 	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
-	if e, ok := errors.AsType[*session.UnreadableError](session.RuntimeError(err, d.p.Live)); ok {
+	if e, ok := errors.AsType[*origin.UnreadableError](origin.Unreadable(err, origin.Running(d.p.Live))); ok {
 		d.add("runtime", Blocking, detail+": "+e.Reason(), e.Remedy)
 		return false
 	}

@@ -11,8 +11,8 @@ import (
 
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/procfs"
-	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -103,7 +103,7 @@ func runtimeIn(dir procfs.Dir) (*locate.Runtime, error) {
 	if r == nil {
 		return nil, err
 	}
-	return r, session.RuntimeError(err, p)
+	return r, origin.Unreadable(err, origin.Running(p))
 }
 
 // openError is why a process cannot be opened.

@@ -25,7 +25,7 @@ func (g *gathering) atOnce(ctx context.Context) (*profile.Snapshot, error) {
 		return nil, NestedError(0)
 	}
 	out := g.out
-	defer g.from.note(g)()
+	defer g.note()()
 	defer g.Live.FreeAll()
 	defer g.Live.FreeLook()
 	g.beginLate()

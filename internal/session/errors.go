@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/mounts"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/target/live"
 )
 
@@ -50,7 +51,7 @@ func NestedError(id arch.Addr) error {
 // Permanent reports whether an error of Open will not go away by waiting.
 func Permanent(err error) bool {
 	return Exited(err) || errors.Is(err, live.ErrPermission) || errors.Is(err, live.ErrArch) ||
-		errors.Is(err, ErrUnsupported) || errors.Is(err, mounts.ErrMayBlock)
+		errors.Is(err, origin.ErrUnsupported) || errors.Is(err, mounts.ErrMayBlock)
 }
 
 // Exited reports whether an error of Open means that the process has exited.

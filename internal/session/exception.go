@@ -79,7 +79,7 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 	}
 	class, err := r.p.Runtime.Names.Class(e.Type)
 	if err != nil {
-		if !r.p.from.leftOut(err) {
+		if !r.p.from.LeftOut(err) {
 			return nil
 		}
 		class.Display = unnamed("class", e.Type)

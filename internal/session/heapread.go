@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/moment"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -68,7 +69,7 @@ func (h *HeapWalk) Options() heap.Options {
 		Memory: h.p.from, Still: !h.p.moments.Changes(), Threads: h.Threads, Check: h.check,
 		Progress: h.o.Progress, Stopped: h.Stopped,
 	}
-	if _, held := h.p.from.(*standing); held {
+	if _, held := h.p.from.(*origin.Standing); held {
 		o.Held, o.Workers = true, min(runtime.NumCPU(), MostReaders)
 	}
 	if !o.Still {
@@ -184,7 +185,7 @@ func (p *Process) Moments() *moment.Reader { return p.moments }
 func (p *Process) Target() target.Memory { return p.from }
 
 // CapturedAt is the time of facts that were read at a time.
-func (p *Process) CapturedAt(read time.Time) time.Time { return p.from.capturedAt(read) }
+func (p *Process) CapturedAt(read time.Time) time.Time { return p.from.CapturedAt(read) }
 
 // ThreadRef names a thread of the runtime; nil: not known.
 func (p *Process) ThreadRef(t *thread.Thread) *profile.ThreadRef { return people{p}.Ref(t) }

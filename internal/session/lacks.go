@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"clrsnap/internal/origin"
 	"clrsnap/profile"
 )
 
@@ -15,16 +16,37 @@ type lacks struct {
 }
 
 // watch notes whether the walk of a thread meets missing memory before the call of end.
-func (l *lacks) watch(from origin, tid int) (end func()) {
-	before := from.misses()
+func (l *lacks) watch(from origin.Origin, tid int) (end func()) {
+	before := from.Misses()
 	return func() {
-		if from.misses() == before {
+		if from.Misses() == before {
 			return
 		}
 		if l.stacks == nil {
 			l.stacks = map[int]bool{}
 		}
 		l.stacks[tid] = true
+	}
+}
+
+// note notes how long each stop of the snapshot lasts, or what the dump lacks, until end is called.
+func (g *gathering) note() (end func()) {
+	if g.Live != nil {
+		g.stops = &g.out.Stops
+		before := g.Live.Released()
+		return func() { g.out.Released = g.Live.Released() - before }
+	}
+	return func() {
+		missing, dump := g.from.Missing(g.lacks.consequence(g.out))
+		if !dump {
+			return
+		}
+		core := *g.info.Core
+		if core.Missing = missing; g.unlisted != nil {
+			core.Missing = append(core.Missing,
+				fmt.Sprintf("the runtime has %d threads or more: %v", len(g.known), g.unlisted))
+		}
+		g.out.Process.Core = &core
 	}
 }
 

@@ -20,7 +20,7 @@ func unnamed(what string, at arch.Addr) string { return fmt.Sprintf("[%s %v]", w
 
 // lostException stands for an exception whose object is in memory that the dump lacks; nil: err has another reason.
 func (p *Process) lostException(obj arch.Addr, err error) *thrown {
-	if !p.from.leftOut(err) {
+	if !p.from.LeftOut(err) {
 		return nil
 	}
 	return &thrown{
@@ -33,7 +33,7 @@ func (s *visit) stillExceptions(crashed bool) []*profile.ExceptionInfo {
 	p, names, info := s.Process, s.g.names, &s.Walk.Info
 	threads := p.Managed.Threads
 	objects, uncertain := threads.InFlight(info), ""
-	cut := p.from.leftOut(threads.FlightError(info))
+	cut := p.from.LeftOut(threads.FlightError(info))
 	if len(objects) == 0 && (crashed || cut) {
 		objects = []arch.Addr{threads.LastException(info)}
 		if !crashed {
@@ -41,7 +41,7 @@ func (s *visit) stillExceptions(crashed bool) []*profile.ExceptionInfo {
 		}
 	}
 	all := p.exceptions(names, objects, uncertain)
-	if err := threads.ThrownError(info); len(all) == 0 && (crashed || cut) && p.from.leftOut(err) {
+	if err := threads.ThrownError(info); len(all) == 0 && (crashed || cut) && p.from.LeftOut(err) {
 		all = p.unreferenced(names, err, crashed)
 	}
 	return all

@@ -49,4 +49,17 @@ func (p *Process) ListThreads() ([]Thread, error) {
 }
 
 // NoteGaps records what a dump lacks for the async methods in out.
-func (p *Process) NoteGaps(out *profile.Tasks) { p.from.noteTasks(out) }
+func (p *Process) NoteGaps(out *profile.Tasks) {
+	if out.Unproven+out.Unread == 0 {
+		return
+	}
+	missing, dump := p.from.Missing("the async methods that could not be read need them")
+	if !dump {
+		return
+	}
+	c := *out.Process.Core
+	if c.Missing = missing; c.Writer == "createdump" {
+		c.Missing = append(c.Missing, "createdump with type 4 (full) leaves nothing out that async methods need")
+	}
+	out.Process.Core = &c
+}

@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/locate"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/naming"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
@@ -68,7 +69,7 @@ type Process struct {
 	RuntimeErr error           // why the runtime in Found cannot be read, or why none was found
 
 	info    profile.Process
-	from    origin // of threads, registers and memory
+	from    origin.Origin // of threads, registers and memory
 	moments *moment.Reader
 	opened  time.Time
 
@@ -112,7 +113,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 		return nil, err
 	}
 	lp.Watchdog = o.MaxPause
-	p := &Process{Options: o, Live: lp, from: newRunning(lp)}
+	p := &Process{Options: o, Live: lp, from: origin.Running(lp)}
 	p.info = profile.Process{PID: lp.PID(), Command: CommandLine(lp.Dir())}
 	if err := p.open(ctx); err != nil {
 		return nil, err
@@ -186,11 +187,11 @@ func (p *Process) openRuntime() error {
 	if found != nil {
 		p.info.Runtime = DescribeRuntime(found)
 	}
-	if spoilt := p.from.spoilt(found, err); spoilt != nil {
+	if spoilt := p.from.Spoilt(found, err); spoilt != nil {
 		return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), spoilt)
 	}
 	if found != nil {
-		return runtimeError(err, p.from)
+		return origin.Unreadable(err, p.from)
 	}
 	return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), err)
 }
@@ -245,6 +246,10 @@ func shortCommand(s string) string {
 	}
 	return s
 }
+
+// Runs returns nil for a running process. For a core dump the error says that recordings and notifications need a
+// running process.
+func (p *Process) Runs() error { return p.from.Runs() }
 
 // Age is how long the process has run; 0: for a core dump, or if the age is not known.
 func (p *Process) Age() time.Duration {

@@ -13,6 +13,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/naming"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
@@ -129,7 +130,7 @@ const fetchAlone = time.Minute
 // beginLate begins to note missing symbols. Nothing is fetched while threads are held: an earlier look has fetched
 // what this look needs.
 func (g *gathering) beginLate() {
-	if _, held := g.from.(*standing); !held {
+	if _, held := g.from.(*origin.Standing); !held {
 		g.names.BeginLate()
 	}
 }
@@ -145,8 +146,8 @@ func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.CapturedAt, g.lacks.names = g.from.capturedAt(time.Now()), lacking
-	defer g.from.note(g)()
+	out.CapturedAt, g.lacks.names = g.from.CapturedAt(time.Now()), lacking
+	defer g.note()()
 	g.beginLate()
 	g.beginPacking()
 	defer g.complete(ctx)

@@ -5,82 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/origin"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
-// standing is a running process whose threads all stand still, as the origin of a Process: as in a core dump, nothing
-// changes. Only the kernel still tells the targets of descriptors.
-type standing struct {
-	running
-	threads map[int]*target.Capture
-	infos   map[int]target.ThreadInfo // as before the stop
-	tids    []int
-	maps    target.Mappings // nil: not read yet
-	buf     []byte          // holds the stack of the last capture
-}
-
-func (s *standing) note(*gathering) (end func())                      { return func() {} }
-func (s *standing) TryBlocked(*target.Request, *target.Capture) error { return errStands }
-func (s *standing) Threads() ([]int, error)                           { return s.tids, nil }
-
-var errStands = errors.New("the threads stand still, and need not be stopped")
-
-// Thread implements origin. The kernel says of each thread that a debugger has stopped it: the state before the stop
-// counts.
-func (s *standing) Thread(tid int) (target.ThreadInfo, error) {
-	if info, ok := s.infos[tid]; ok {
-		return info, nil
-	}
-	return target.ThreadInfo{}, &target.ThreadError{TID: tid, Err: target.ErrThreadExited}
-}
-
-// furtherStack implements origin.
-func (s *standing) furtherStack(pieces, left int) int { return stillFurther(pieces, left) }
-
-// Capture implements origin. The pieces of stack are valid until the next capture.
-func (s *standing) Capture(req *target.Request, out *target.Capture) error {
-	t, ok := s.threads[req.TID]
-	if !ok {
-		return &target.ThreadError{TID: req.TID, Err: target.ErrThreadExited}
-	}
-	return captureStill(s, &stillThread{t.Context, t.SyscallNr, req.HeadLen, &s.buf}, req, out)
-}
-
-// Mappings implements origin: no mapping comes or goes.
-func (s *standing) Mappings() (_ target.Mappings, err error) {
-	if s.maps == nil {
-		s.maps, err = s.running.Mappings()
-	}
-	return s.maps, err
-}
-
-// Dumped is how many of the n bytes at addr are mapped, from addr on.
-func (s *standing) Dumped(addr arch.Addr, n int) int {
-	maps, err := s.Mappings()
-	if err != nil {
-		return 0
-	}
-	at, end := addr, addr+arch.Addr(n)
-	for at < end {
-		m := maps.Find(at)
-		if m == nil {
-			break
-		}
-		at = min(m.End, end)
-	}
-	return int(at - addr)
-}
-
 // RunningProcess is the running process, also while its threads stand still; nil: a core dump.
 func (p *Process) RunningProcess() *live.Process {
-	if s, ok := p.from.(*standing); ok {
+	if s, ok := p.from.(*origin.Standing); ok {
 		return s.Process
 	}
 	return p.Live
@@ -174,16 +110,7 @@ func (p *Process) rest(
 
 // stand calls look with the standing threads as the origin.
 func (p *Process) stand(all live.Standing, infos map[int]target.ThreadInfo, look func() error) error {
-	s := &standing{running: p.from.(running), threads: map[int]*target.Capture{}, infos: infos}
-	for i := range all.Threads {
-		tid := all.Threads[i].TID
-		if _, ok := infos[tid]; !ok { // the thread has started since
-			infos[tid], _ = s.running.Thread(tid)
-		}
-		s.threads[tid] = &all.Threads[i]
-		s.tids = append(s.tids, tid)
-	}
-	slices.Sort(s.tids)
+	s := origin.Stand(p.from, all, infos)
 	before, beforeLive, beforeWaits, changes := p.from, p.Live, p.waits, p.moments.Running
 	p.from, p.Live, p.waits, p.moments.Running = s, nil, nil, nil
 	p.Engine.Begin()

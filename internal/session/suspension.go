@@ -255,7 +255,11 @@ func (s *Suspension) missing(err error) (target.Range, bool) {
 	for _, r := range s.extra {
 		left -= r.Len
 	}
-	n := min(int64(m.End-start), int64(s.Process.from.furtherStack(len(s.extra), left)))
+	if !s.Process.moments.Changes() {
+		// Another copy costs next to nothing, and a damaged stack can lead anywhere: pieces grow.
+		left = min(left, FirstStack<<(2*(len(s.extra)+1)))
+	}
+	n := min(int64(m.End-start), int64(left))
 	return target.Range{Addr: start, Len: int(n)}, n > below
 }
 

@@ -49,10 +49,10 @@ func (p *Process) list() (out []Thread, lacking int, err error) {
 	out = make([]Thread, 0, len(tids))
 	before := p.moments.Epoch()
 	for _, tid := range tids {
-		before := p.from.misses()
+		before := p.from.Misses()
 		if t, ok := p.Describe(tid); ok {
 			out = append(out, t)
-			if p.from.misses() > before {
+			if p.from.Misses() > before {
 				lacking++
 			}
 		}

@@ -1,4 +1,4 @@
-package session
+package origin
 
 import (
 	"errors"
@@ -95,7 +95,3 @@ func stillPieces(m stillMemory, ranges []target.Range, buf *[]byte) ([]target.Re
 	}
 	return out, nil
 }
-
-// stillFurther bounds a further piece of a stack, in bytes. Another copy costs next to nothing, and a damaged stack
-// can lead anywhere: pieces grow.
-func stillFurther(pieces, left int) int { return min(left, FirstStack<<(2*(pieces+1))) }

@@ -1,4 +1,4 @@
-package session
+package origin
 
 import (
 	"errors"
@@ -7,12 +7,7 @@ import (
 
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
-	"clrsnap/internal/locate"
-	"clrsnap/internal/target/live"
 )
-
-// ErrNotDotNet: there is no .NET runtime in the process.
-var ErrNotDotNet = locate.ErrNotDotNet
 
 // ErrUnsupported: there is a .NET runtime, but it cannot be read yet.
 var ErrUnsupported = errors.New("this .NET runtime cannot be read")
@@ -32,11 +27,9 @@ func (e *UnreadableError) Reason() string {
 	return strings.TrimPrefix(strings.TrimSuffix(e.Error(), ": "+e.Remedy), ErrUnsupported.Error()+": ")
 }
 
-// RuntimeError says why the runtime of a running process cannot be read: nil, or an *UnreadableError. err is the
-// error of Engine.OpenRuntime.
-func RuntimeError(err error, p *live.Process) error { return runtimeError(err, newRunning(p)) }
-
-func runtimeError(err error, from origin) error {
+// Unreadable says why the runtime of a process cannot be read: nil, or an *UnreadableError. err is the error of
+// Engine.OpenRuntime.
+func Unreadable(err error, from Origin) error {
 	if err == nil || errors.Is(err, engine.ErrNativeAOT) { // the methods are native functions
 		return nil
 	}
@@ -49,10 +42,10 @@ func runtimeError(err error, from origin) error {
 	}
 	unfit := errors.Is(err, engine.ErrUnfit)
 	switch {
-	case unfit && from.starting():
+	case unfit && from.Starting():
 		const remedy = "try again in a moment"
 		return &UnreadableError{remedy, fmt.Errorf("process %d seems to be starting: %w: %s", pid, err, remedy)}
-	case unfit && from.leftOut(err):
+	case unfit && from.LeftOut(err):
 		return unsupported("see native stacks only with --native, or make a dump with more memory")
 	case unfit, errors.Is(err, engine.ErrUnknown):
 		return unsupported("update clrsnap, or see native stacks only with --native")

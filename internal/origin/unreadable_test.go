@@ -1,4 +1,4 @@
-package session
+package origin
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 	"clrsnap/internal/engine"
 )
 
-// pretended is an origin with nothing but answers about the runtime.
+// pretended is an Origin with nothing but answers about the runtime.
 type pretended struct {
-	origin
+	Origin
 	isStarting, lacks bool
 }
 
 func (pretended) PID() int             { return 5 }
-func (p pretended) starting() bool     { return p.isStarting }
-func (p pretended) leftOut(error) bool { return p.lacks }
+func (p pretended) Starting() bool     { return p.isStarting }
+func (p pretended) LeftOut(error) bool { return p.lacks }
 
 // TestRuntimeError: the reason and the remedy are separate, and the text has both.
 func TestRuntimeError(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRuntimeError(t *testing.T) {
 			remedy: "update"},
 		{err: errors.New("a: b"), reason: "cannot read the .NET runtime in process 5: a: b"},
 	} {
-		err := runtimeError(tt.err, tt.from)
+		err := Unreadable(tt.err, tt.from)
 		e, ok := errors.AsType[*UnreadableError](err)
 		if !ok || e.Reason() != tt.reason || e.Remedy != tt.remedy {
 			t.Errorf("%v: reason %q, remedy %q", err, e.Reason(), e.Remedy)
@@ -62,7 +62,7 @@ func TestRuntimeError(t *testing.T) {
 		}
 	}
 	for _, err := range []error{nil, engine.ErrNativeAOT} {
-		if err := runtimeError(err, pretended{}); err != nil {
+		if err := Unreadable(err, pretended{}); err != nil {
 			t.Error(err)
 		}
 	}
