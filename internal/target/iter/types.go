@@ -77,25 +77,33 @@ func withKernelTypes(f func(*types) error) error {
 	if info.Size() <= 0 || info.Size() > maxTypes {
 		return errTypes
 	}
-	// Several megabytes, wanted for a millisecond only.
-	data, err := unix.Mmap(-1, 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	data, n, err := mapTypes(file, int(info.Size()))
 	if err != nil {
 		return fmt.Errorf("memory for the kernel's types: %w", err)
 	}
 	defer func() { _ = unix.Munmap(data) }()
-	n := 0
-	for n < len(data) {
+	t, err := parseTypes(data[:n])
+	if err != nil {
+		return err
+	}
+	return f(t)
+}
+
+// mapTypes maps the n bytes of the description, which are several megabytes and wanted for a
+// millisecond only. Before Linux 6.16 the file cannot be mapped, and is read.
+func mapTypes(file *os.File, size int) (data []byte, n int, err error) {
+	if data, err = unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE); err == nil {
+		return data, size, nil
+	}
+	data, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	for err == nil && n < len(data) {
 		got, err := file.Read(data[n:])
 		if got <= 0 || err != nil {
 			break // parseTypes checks the part that was read
 		}
 		n += got
 	}
-	t, err := parseTypes(data[:n])
-	if err != nil {
-		return err
-	}
-	return f(t)
+	return data, n, err
 }
 
 // maxTypes bounds the description.
@@ -187,31 +195,25 @@ func (t *types) named(offset uint32, name string) bool {
 	return string(b[:len(name)]) == name && b[len(name)] == 0
 }
 
-// find finds types by kind and name.
-func (t *types) find(wanted map[string]*uint32, kind uint32) {
+// find finds types by kind and name. Equal names are the same string of the description.
+func (t *types) find(kind uint32, wanted map[string]*uint32) {
+	at := make(map[uint32]*uint32, len(wanted))
+	for name, to := range wanted {
+		if i := bytes.Index(t.names, []byte("\x00"+name+"\x00")); i >= 0 {
+			at[uint32(i+1)] = to
+		}
+	}
 	le := binary.LittleEndian
 	for id := 1; id < len(t.at); id++ {
 		b := t.data[t.at[id]:]
 		if le.Uint32(b[4:])>>24&0x1f != kind {
 			continue
 		}
-		offset := le.Uint32(b)
-		if uint64(offset) >= uint64(len(t.names)) {
-			continue
-		}
-		name := t.names[offset:]
-		n := bytes.IndexByte(name[:min(len(name), maxName)], 0)
-		if n <= 0 {
-			continue
-		}
-		if to := wanted[string(name[:n])]; to != nil && *to == 0 {
+		if to := at[le.Uint32(b)]; to != nil && *to == 0 {
 			*to = uint32(id)
 		}
 	}
 }
-
-// maxName is longer than each wanted name.
-const maxName = 24
 
 // member finds a member of a structure by its path, also inside unnamed structures: kernels with
 // a randomised layout have unnamed structures.
