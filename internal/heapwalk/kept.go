@@ -54,15 +54,10 @@ func KeptBy(ctx context.Context, p *session.Process, waits []tasks.SourceWait, f
 		}
 	}
 	o.Workers = 1 // of and fields have no lock
-	w.noteEpoch()
-	census, err := p.Managed.Heap.Walk(o)
+	census, err := w.references(o)
 	switch {
 	case err != nil:
-		return nil, nil, p.OrExit(err)
-	case census.Stopped:
-		return nil, nil, ctx.Err()
-	case census.Graph == nil:
-		return nil, nil, heap.ErrTooLarge
+		return nil, nil, err
 	case census.Size == 0 || census.Consistent < census.Size:
 		return nil, nil, nil
 	}
@@ -110,6 +105,49 @@ func KeptBy(ctx context.Context, p *session.Process, waits []tasks.SourceWait, f
 		}
 	}
 	return sources, faults, p.Alive()
+}
+
+// Unkept finds out which of some objects nothing keeps, so that nobody can go on with them. false: the heap has changed
+// too much meanwhile, or the roots are not all known.
+func Unkept(ctx context.Context, p *session.Process, objects []uint64) (out []uint64, known bool, err error) {
+	if p.Runtime == nil {
+		return nil, false, p.NoRuntimeError("references")
+	}
+	w := newWalk(ctx, p, Options{Graph: true})
+	p.Engine.Begin()
+	census, err := w.references(w.options())
+	if err != nil {
+		return nil, false, err
+	}
+	var all profile.Heap
+	ways := w.findWays(census.Graph, &all)
+	if ways == nil {
+		return nil, false, ctx.Err()
+	}
+	if census.Graph.Full || len(all.RootsLack) > 0 || all.RootsMoved || census.Consistent < census.Size {
+		return nil, false, p.Alive()
+	}
+	for _, at := range objects {
+		if n, there := census.Graph.Number(arch.Addr(at)); there && !ways.Kept(n) {
+			out = append(out, at)
+		}
+	}
+	return out, true, p.Alive()
+}
+
+// references walks the heap for the references between objects.
+func (h *heapWalk) references(o heap.Options) (*heap.Census, error) {
+	h.noteEpoch()
+	census, err := h.p.Managed.Heap.Walk(o)
+	switch {
+	case err != nil:
+		return nil, h.p.OrExit(err)
+	case census.Stopped:
+		return nil, h.ctx.Err()
+	case census.Graph == nil:
+		return nil, heap.ErrTooLarge
+	}
+	return census, nil
 }
 
 // A task of a TaskCompletionSource ends when somebody completes the source. Who refers to the source can complete the

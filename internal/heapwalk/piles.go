@@ -413,15 +413,9 @@ func Keeper(ctx context.Context, p *session.Process, like Pile) (
 		wanted = callbackNode
 	}
 	o.Want = func(mt arch.Addr) bool { return w.Name(mt).Display == wanted && h.want(mt) }
-	w.noteEpoch()
-	census, err := p.Managed.Heap.Walk(o)
-	switch {
-	case err != nil:
-		return nil, 0, p.OrExit(err)
-	case census.Stopped:
-		return nil, 0, ctx.Err()
-	case census.Graph == nil:
-		return nil, 0, heap.ErrTooLarge
+	census, err := w.references(o)
+	if err != nil {
+		return nil, 0, err
 	}
 	h.addTokens()
 	slices.SortStableFunc(h.found, func(a, b foundPile) int { // like itself comes first, if like has not moved

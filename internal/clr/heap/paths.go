@@ -14,6 +14,8 @@ type Paths struct {
 	ask    asking
 	queue  []uint32 // the met objects, in the order of the visit; once the search is over: memory for near
 	near   []uint32 // by object: another object on the way, nearer to the way's beginning; nil: not asked for yet
+	// How many objects are reached from the first group, and from all groups: the beginnings of queue.
+	sure, kept int
 }
 
 // Paths finds the shortest ways to all objects: first from the objects of the first group, then from the objects of
@@ -29,9 +31,13 @@ func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped fu
 	for i := range p.parent {
 		p.parent[i] = noNode
 	}
-	for _, starts := range groups {
+	for i, starts := range groups {
 		p.spread(slices.Values(starts))
+		if i == 0 {
+			p.sure = len(p.queue)
+		}
 	}
+	p.kept = len(p.queue)
 	p.spread(g.free())
 	if p.ask.ended {
 		return nil
@@ -104,6 +110,33 @@ func (p *Paths) meet(n, parent uint32) {
 		p.queue = append(p.queue, n)
 	}
 }
+
+// Reach is how far the ways from the first group lead to the objects of one class.
+type Reach struct {
+	Count int    // objects that are reached
+	Steps uint32 // references on the longest way
+	To    int    // an object at the end of the longest way
+}
+
+// Reaches returns the Reach of each class, by the index of its Table. Call Reaches before To.
+func (p *Paths) Reaches() []Reach {
+	out := make([]Reach, len(p.g.Tables))
+	steps := make([]uint32, len(p.parent))
+	for _, n := range p.queue[:p.sure] {
+		if up := p.parent[n]; up != n {
+			steps[n] = steps[up] + 1
+		}
+		region, i := p.g.at(int(n))
+		r := &out[p.g.table(region, i)]
+		if r.Count++; r.Count == 1 || steps[n] > r.Steps {
+			r.Steps, r.To = steps[n], int(n)
+		}
+	}
+	return out
+}
+
+// Kept reports whether an object is reached from any group. Call Kept before To.
+func (p *Paths) Kept(n int) bool { return slices.Contains(p.queue[:p.kept], uint32(n)) }
 
 // Way is the way to an object.
 type Way struct {

@@ -67,3 +67,16 @@ func TestPathGroups(t *testing.T) {
 		t.Error("no object begins there")
 	}
 }
+
+// TestReaches: only what the first group leads to counts, by the shortest way.
+func TestReaches(t *testing.T) {
+	g := madeGraph([][]int{0: {1, 3}, 1: {2}, 2: {3}, 3: {4}, 4: nil, 5: {6}, 6: {7}, 7: {8}, 8: nil})
+	ways := g.Paths([][]uint32{{0}, {5}}, nil, goOn)
+	want := []Reach{{Count: 2, Steps: 1, To: 3}, {Count: 2, Steps: 2, To: 4}, {Count: 1, Steps: 2, To: 2}}
+	if got := ways.Reaches(); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if g.Paths([][]uint32{{0}}, nil, goOn).Kept(6) || !ways.Kept(2) || !ways.Kept(6) {
+		t.Error("6 is kept by the second group alone")
+	}
+}
