@@ -595,6 +595,55 @@ func TestGrowthOfCollections(t *testing.T) {
 	}
 }
 
+// TestGrowthOfLists: a linked list that is no collection of .NET is told if the list has grown all the time, and what
+// is in the list is not. Not told are objects that something refers to directly, and objects of which most are garbage.
+func TestGrowthOfLists(t *testing.T) {
+	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Drawing.last",
+		Steps: []profile.HeapStep{{Type: "Shop.Step", Field: "before"}, {Type: "Shop.Step"}}}
+	dropped := &profile.HeapPath{Root: profile.RootUnknown, Steps: path.Steps}
+	for _, tt := range []struct {
+		name        string
+		kept, steps int
+		path        *profile.HeapPath
+		age         time.Duration
+		said        bool
+	}{
+		{"a list", 6000, 6001, path, 30 * time.Second, true},
+		{"a list with two ends", 6000, 3001, path, 30 * time.Second, true},
+		{"an index", 6000, 14, path, 30 * time.Second, false},
+		{"garbage", 5100, 5101, path, 30 * time.Second, false},
+		{"nothing keeps it", 6000, 6001, dropped, 30 * time.Second, false},
+		{"a list of a start", 6000, 6001, path, 10 * time.Second, false},
+		{"a list that is nearly full", 6000, 6001, path, 10 * time.Minute, false},
+	} {
+		e := same(4)
+		e.age = tt.age
+		for i, n := range []uint64{5400, 6000} {
+			h := heapLook{at: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
+			for _, of := range []struct{ name, assembly string }{
+				{"Shop.Picture", "Shop"}, {"Shop.Step", "Shop"}, {"byte[]", "System.Private.CoreLib"},
+			} {
+				h.Types = append(h.Types, profile.HeapType{Name: of.name, Assembly: of.assembly,
+					HeapAmount: profile.HeapAmount{Count: n, Bytes: 100 * n}})
+			}
+			e.heaps = append(e.heaps, h)
+		}
+		for i, name := range []string{"byte[]", "Shop.Step", "Shop.Picture"} {
+			e.rows = append(e.rows, heapwalk.Row{Type: name, Count: tt.kept, Steps: tt.steps + i - 1, Path: tt.path,
+				Bytes: 18 << 20})
+		}
+		if !tt.said {
+			if got := judgeGrowth(e); len(got) > 0 {
+				t.Errorf("%s: %s", tt.name, got[0].Text)
+			}
+			continue
+		}
+		verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "6,000 objects of Shop.Step",
+			"600 more than 3.0 s before (200 a second)", "keep 18.0 MiB", "field Shop.Step.before",
+			number(int64(tt.steps))+" references")
+	}
+}
+
 func TestHeapLimit(t *testing.T) {
 	heap := func(used uint64) heapLook {
 		h := &profile.Heap{Parts: []profile.HeapPart{{Size: used << 20}}, Types: []profile.HeapType{{Name: "byte[]"}}}

@@ -30,6 +30,7 @@ type evidence struct {
 	web       *profile.Requests   // requests and calls of HttpClient; nil: not looked for
 	heaps     []heapLook          // at the beginning and at the end; nil: not known
 	kept      []keptPile          // the known paths to growing collections
+	rows      []heapwalk.Row      // how growing own objects are kept
 	age       time.Duration       // of the process, at the last look at the heap; 0: not known
 
 	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or none

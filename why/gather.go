@@ -102,6 +102,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	}
 	g.census(ctx)
 	g.keepers(ctx)
+	g.rows(ctx)
 	g.likely(ctx)
 	g.connections()
 	g.inFlightAtEnd(ctx)

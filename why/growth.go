@@ -47,6 +47,7 @@ type pile struct {
 	heapwalk.Pile
 	before int
 	took   time.Duration
+	linked bool // a linked list, which is no cache
 }
 
 // keptPile is a pile with a path that keeps the pile.
@@ -69,6 +70,9 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		if best < 0 && growing[i].Kind == heapwalk.Event {
 			best = i
 		}
+	}
+	if l := e.grownList(); l != nil && (best < 0 || growing[best].certainty(e.age, path) == profile.Possible) {
+		return []profile.Verdict{l.verdict(e)}
 	}
 	if best < 0 {
 		return nil // no path is known: the collection may be dead and replaced
@@ -149,8 +153,13 @@ func (p *pile) grows(age time.Duration) bool {
 	if p.Kind == heapwalk.Event && float64(p.grown()) >= grownShare*float64(p.before) {
 		return true
 	}
+	return p.steady(age)
+}
+
+// steady reports whether the growth has been steady since the process started.
+func (p *pile) steady(age time.Duration) bool {
 	life, least, most := p.life(), leastOfLife, mostOfLife
-	if age < youngAge {
+	if age < youngAge && !p.linked {
 		least, most = leastOfYoungLife, mostOfYoungLife
 	}
 	return age >= leastAge && life >= least*age.Seconds() && life <= most*age.Seconds()
@@ -162,7 +171,6 @@ func (p *pile) life() float64 {
 }
 
 func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
-	first, last := &e.heaps[0], &e.heaps[len(e.heaps)-1]
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: p.certainty(e.age, path), Text: "Objects pile up: " + p.text(e.age),
 		Commands: p.commands(e.process.PID),
@@ -172,39 +180,38 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 		v.Text += fmt.Sprintf(" Only %s in flight.", counted(e.lastFlight().Tasks.Methods, "async method is",
 			"async methods are"))
 	}
+	if i := slices.IndexFunc(e.rows, func(r heapwalk.Row) bool { return r.Type == p.Element }); i >= 0 &&
+		e.rows[i].Bytes > 0 {
+		v.Text += fmt.Sprintf(" All kept objects of %s keep %s.", p.Element, bytesOf(int64(e.rows[i].Bytes)))
+	}
 	if path != nil {
-		field, own := ownField(path), path.Static == "" || !profile.Framework(path.Static)
-		switch { // a root of .NET is an accident: the shortest way begins there
-		case field != "" && own:
-			v.Text += " It is in " + field + ", kept by " + path.Beginning() + "."
-		case field != "":
-			v.Text += " It is in " + field + "."
-		case own:
-			v.Text += " It is kept by " + path.Beginning() + "."
-		}
+		v.Text += keptBy(path)
 		if l := e.lastFlight(); l != nil && throughChannel(path) {
 			e.addReaders(&v, l.Tasks)
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
 	}
-	before, after := oldBytes(first), oldBytes(last)
-	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.", bytesOf(before),
-			bytesOf(after)),
+	v.Evidence = append(v.Evidence, e.grownOld()...)
+	return v
+}
+
+// grownOld tells the growth of the old generations and large objects.
+func (e *evidence) grownOld() (out []profile.Evidence) {
+	first, last := &e.heaps[0], &e.heaps[len(e.heaps)-1]
+	out = append(out, profile.Evidence{
+		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.", bytesOf(oldBytes(first)),
+			bytesOf(oldBytes(last))),
 	})
 	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
-		return v
+		return out
 	}
-	sites := 0
-	for _, g := range grown(first, last) {
-		if sites++; sites > shownSites {
-			break
-		}
-		v.Evidence = append(v.Evidence, profile.Evidence{
+	list := grown(first, last, old)
+	for _, g := range list[:min(len(list), shownSites)] {
+		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s: %s more objects, %s more.", g.name, number(g.count), bytesOf(g.bytes)),
 		})
 	}
-	return v
+	return out
 }
 
 // certainty: many handlers, quickly added to an event that is certainly kept, are no design. The purpose of a
@@ -245,9 +252,7 @@ const leastPerFlight = 4
 
 // text describes the growth.
 func (p *pile) text(age time.Duration) string {
-	more := fmt.Sprintf("%s more than %s before (%s a second)", number(int64(p.grown())), seconds(p.took),
-		number(rate(int64(p.grown()), p.took)))
-	all := fmt.Sprintf("It has grown like this since the program started, %s ago.", seconds(age))
+	more, all := p.more(), p.sinceStart(age)
 	switch p.Kind {
 	case heapwalk.Event:
 		targets := p.Element
@@ -274,12 +279,37 @@ func (p *pile) text(age time.Duration) string {
 		number(int64(p.Count)), more, all)
 }
 
+// more says how much the pile has grown, and sinceStart since when.
+func (p *pile) more() string {
+	return fmt.Sprintf("%s more than %s before (%s a second)", number(int64(p.grown())), seconds(p.took),
+		number(rate(int64(p.grown()), p.took)))
+}
+
+func (p *pile) sinceStart(age time.Duration) string {
+	return fmt.Sprintf("It has grown like this since the program started, %s ago.", seconds(age))
+}
+
 // calls says what most objects of a sample call; empty: not known.
 func (p *pile) calls(begin string) string {
 	if p.Calls == "" {
 		return ""
 	}
 	return ", " + begin + p.Calls
+}
+
+// keptBy says in which field a path ends, and at which root the path begins: a root of .NET is an accident, because the
+// shortest way begins there. The text begins with a blank; "": neither is known.
+func keptBy(path *profile.HeapPath) string {
+	field, own := ownField(path), path.Static == "" || !profile.Framework(path.Static)
+	switch {
+	case field != "" && own:
+		return " It is in " + field + ", kept by " + path.Beginning() + "."
+	case field != "":
+		return " It is in " + field + "."
+	case own:
+		return " It is kept by " + path.Beginning() + "."
+	}
+	return ""
 }
 
 // throughChannel reports whether a path leads to the items of a channel.
@@ -362,22 +392,24 @@ func old(t *profile.HeapType) (a profile.HeapAmount) {
 
 // typeGrowth is a type with more objects than before.
 type typeGrowth struct {
-	name         string
-	count, bytes int64
+	name          string
+	count, bytes  int64 // more than before
+	before, after int64 // objects
 }
 
-// grown are the growing types, by bytes.
-func grown(first, last *heapLook) (out []typeGrowth) {
+// grown are the growing types, by bytes. of says which objects of a type count.
+func grown(first, last *heapLook, of func(*profile.HeapType) profile.HeapAmount) (out []typeGrowth) {
 	before := map[[2]string]profile.HeapAmount{}
 	for i := range first.Types {
 		t := &first.Types[i]
-		before[[2]string{t.Name, t.Assembly}] = old(t)
+		before[[2]string{t.Name, t.Assembly}] = of(t)
 	}
 	for i := range last.Types {
 		t := &last.Types[i]
-		b, now := before[[2]string{t.Name, t.Assembly}], old(t)
+		b, now := before[[2]string{t.Name, t.Assembly}], of(t)
 		if now.Bytes > b.Bytes {
-			out = append(out, typeGrowth{t.Name, int64(now.Count) - int64(b.Count), int64(now.Bytes - b.Bytes)})
+			out = append(out, typeGrowth{t.Name, int64(now.Count) - int64(b.Count), int64(now.Bytes - b.Bytes),
+				int64(b.Count), int64(now.Count)})
 		}
 	}
 	slices.SortFunc(out, func(a, b typeGrowth) int {

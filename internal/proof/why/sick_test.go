@@ -20,7 +20,8 @@ type disease struct {
 	own    []string // the code at fault: a regular expression for each required name
 	beside []string // other true verdicts
 
-	breaksOut string // the program's counter for the outbreak, if the outbreak takes a while
+	breaksOut string        // the program's counter for the outbreak, if the outbreak takes a while
+	after     time.Duration // the age of the program at the first look, if 2 s are too few
 
 	starves  string // the clients without an answer
 	locks    int    // the exit status of "locks"
@@ -73,8 +74,7 @@ var diseases = []*disease{
 		own: []string{`CourierLink\.waiting`, `CourierLink\.ReadAsync`, `FormatException`}},
 	{name: "yielding", causes: []string{"cpu"}, starves: "searchers", own: []string{`SearchIndex\.FindAsync`}},
 	{name: "threads", causes: []string{"stalled"}, own: []string{`DeliveryService\.Await`}, short: true},
-	// Services that nobody had looked at before: not yet found, or only
-	// possible, are "audit", "cursors", "undo", "inline" and "lines".
+	// Services that nobody had looked at before: not yet found are "cursors", "inline" and "lines".
 	{name: "lazy", kind: "lazy", causes: []string{"deadlock"}, locks: 3, own: []string{`Rates\.Load`, `Rates\.Quote`}},
 	{name: "ticks", kind: "ticks", causes: []string{"lock-contention", "thread-pool-starvation"},
 		own: []string{`Poller\.(Tick|Query)`}},
@@ -82,6 +82,10 @@ var diseases = []*disease{
 	{name: "imports", kind: "imports", causes: []string{"thread-pool-starvation"}, own: []string{`Importer\.Import`}},
 	{name: "collect", kind: "collect", causes: []string{"gc-pressure"}, needs: "agent",
 		own: []string{`Thumbnails\.Scale`, `induced`}},
+	{name: "audit", kind: "audit", causes: []string{"stalled"}, after: 5 * time.Second,
+		own: []string{`Audit\.Record`, `Audit\.trail`}},
+	{name: "undo", kind: "undo", causes: []string{"heap-growth"}, after: 30 * time.Second,
+		own: []string{`Drawing\+Step`, `Drawing\.last`}},
 	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
 		options: littleMemory},
 }
@@ -118,7 +122,7 @@ func (d *disease) try(t *testing.T, c command, runtime string) {
 // breakOut waits until the disease has broken out.
 func (d *disease) breakOut(t *testing.T, a *testenv.App) {
 	t.Helper()
-	time.Sleep(2 * time.Second)
+	time.Sleep(max(2*time.Second, d.after))
 	has := func(line string) bool { return strings.HasPrefix(line, d.breaksOut+" ") }
 	for start := time.Now(); d.breaksOut != "" && !slices.ContainsFunc(a.Ask("counts"), has); {
 		if time.Sleep(100 * time.Millisecond); time.Since(start) > tooLong {
