@@ -28,7 +28,7 @@ func (g *gatherer) likely(ctx context.Context) {
 	}
 	if len(first.Lost) > 0 && session.Sleep(ctx, lostGap) {
 		if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
-			g.e.lost = stillLost(first.Lost, again.Lost)
+			g.e.lost = g.unkept(ctx, stillLost(first.Lost, again.Lost))
 		}
 	}
 	if len(first.Needs) == 0 {

@@ -71,6 +71,35 @@ func TestLost(t *testing.T) {
 		"20 async methods wait for a permit of SemaphoreSlim 0x30", "Books.gate", "Shop.Books.Book", "was not released")
 }
 
+// TestLostByIterators: the permit of an iterator that nothing keeps is lost, also if others still get permits. Somebody
+// may go on with an iterator that has moved, or is kept.
+func TestLostByIterators(t *testing.T) {
+	lost := func(first uint64, iterators ...uint64) []profile.Lost {
+		return []profile.Lost{{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Store.cursors",
+			First: first, Awaits: 9, Frames: stack("Shop.Store.Find"), Permits: 8, Iterators: iterators,
+			Iterator: "Shop.Store.Rows"}}
+	}
+	for _, tt := range []struct {
+		before, now []profile.Lost
+		unkept      []uint64
+		says        string
+	}{
+		{lost(0x60, 1, 2, 3), lost(0x60, 1, 2, 3), []uint64{1, 2, 3}, "and none has got one for at least 2.0 s. 3 of its 8 " +
+			"permits are lost: 3 iterators of Shop.Store.Rows took a permit each"},
+		{lost(0x60, 1, 2, 3), lost(0x61, 2, 3, 4), []uint64{2, 4}, "Store.cursors). 1 of its 8 permits is lost: 1 iterator"},
+		{lost(0x60, 1, 2), lost(0x60, 1, 2), nil, ""},
+		{lost(0x60, 1, 2), lost(0x60, 3, 4), []uint64{3, 4}, ""},
+	} {
+		e := same(2)
+		e.lost = onlyUnkept(stillLost(tt.before, tt.now), tt.unkept)
+		if tt.says == "" {
+			none(t, judgeLost(e))
+			continue
+		}
+		verdict(t, judgeLost(e), profile.CauseLockContention, profile.Likely, tt.says, "Shop.Store.Find")
+	}
+}
+
 // TestWaitPhraseUncertain: uncertain facts are marked.
 func TestWaitPhraseUncertain(t *testing.T) {
 	lock := profile.Wait{Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10}

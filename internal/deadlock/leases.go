@@ -1,12 +1,14 @@
 package deadlock
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
@@ -172,11 +174,18 @@ func (l *likely) nameLease(out *profile.Lost, of *lease) bool {
 	}
 	out.Leased, out.Field, out.Permits = true, of.field, of.use.Count
 	if class, err := l.p.Managed.Objects.Class(of.sem); err == nil {
-		if most, err := l.p.Managed.Objects.Uint32(of.sem, class, "m_maxCount"); err == nil && most < 1<<31-1 {
-			out.Permits = int(most)
-		}
+		out.Permits = cmp.Or(l.permitsOf(of.sem, class), out.Permits)
 	}
 	return true
+}
+
+// permitsOf is the most permits that a semaphore may have; 0: not known, or no limit.
+func (l *likely) permitsOf(sem arch.Addr, class *object.Class) int {
+	most, err := l.p.Managed.Objects.Uint32(sem, class, "m_maxCount")
+	if err != nil || most >= 1<<31-1 {
+		return 0
+	}
+	return int(most)
 }
 
 // mayHave reports whether anybody but the waiters is in code that may have a permit.

@@ -23,35 +23,39 @@ const (
 // findLost finds the semaphores whose permits nobody seems to have. A semaphore counts only if the first async method
 // in the queue releases the semaphore later in the same method, as do all other methods that take a permit. Otherwise
 // a permit is a signal from a method that takes no permit, or is handed over. findLost reports nothing if any
-// possible holder of a permit was not seen.
+// possible holder of a permit was not seen. Async iterators that have a permit are always reported: whether somebody
+// goes on with an iterator can be told without the other holders.
 func (l *likely) findLost() {
 	l.out.Lost = nil
-	if l.unsure || l.blind || len(l.f.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
-		slices.ContainsFunc(l.out.Threads, hasMoreFrames) {
+	if l.out.Unsearched != "" {
 		return
 	}
+	hidden := l.unsure || l.blind || len(l.f.duties.unsure) > 0 || l.out.Unlisted > 0 ||
+		slices.ContainsFunc(l.out.Threads, hasMoreFrames)
 	room := maxQueued
 	for i, sem := range l.t.Objects[tasks.SemaphoreClass] {
 		if i%64 == 0 && l.t.Stopped() || len(l.out.Lost) == maxLost || room <= 0 {
 			break
 		}
 		first, n := l.queueOf(sem)
-		if room -= n; n == 0 || len(l.holders[sem]) > 0 {
+		if room -= n; n == 0 {
 			continue
 		}
 		if l.waiting == nil {
 			l.findWaiting()
+			hidden = hidden || l.blind
 		}
-		if l.blind {
-			l.out.Lost = nil
-			return
+		if l.yields[sem] == nil && (hidden || len(l.holders[sem]) > 0) {
+			continue
 		}
 		if lost, ok := l.lost(sem, first); ok {
 			lost.Awaits = n
 			l.out.Lost = append(l.out.Lost, lost)
 		}
 	}
-	l.lostByThreads()
+	if !hidden {
+		l.lostByThreads()
+	}
 	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int {
 		return cmp.Compare(b.Awaits+b.Threads, a.Awaits+a.Threads)
 	})
@@ -88,11 +92,12 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 	return first, n
 }
 
-// lost describes a semaphore, if the method that awaits the task releases the semaphore, or leases a permit; false:
-// the method does neither.
+// lost describes a semaphore, if the method that awaits the task releases the semaphore, or leases a permit, or if
+// iterators have permits; false: neither.
 func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	box := l.waiting[task]
-	if box == 0 || l.yields[sem] {
+	yields := l.yields[sem]
+	if box == 0 {
 		return out, false
 	}
 	var steps []async.Step
@@ -104,6 +109,9 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 			return err
 		}
 		out = profile.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
+		if yields != nil {
+			out.Iterators, out.Iterator = slices.Clone(yields.boxes), yields.method
+		}
 		if steps, err = l.waitingSteps(box); err != nil {
 			return err
 		}
@@ -114,18 +122,18 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 		if out.Field, ok = l.releasesAt(at, sem); !ok {
 			of, ok = l.leaseAt(at, sem)
 		}
-		if !ok {
+		if out.Permits = l.permitsOf(sem, class); !ok && yields == nil {
 			return nil
 		}
 		chain, err := l.t.Reader.Awaiting(box)
 		steps = append(steps, chain.Steps...)
 		return err
 	}, nil)
-	if !stands || !ok {
+	if !stands || !ok && yields == nil {
 		return out, false
 	}
 	steps = l.p.ProgramSteps(steps)
-	if of != nil && !l.leased(&out, of, steps) {
+	if yields == nil && of != nil && !l.leased(&out, of, steps) {
 		return out, false
 	}
 	for i := range steps {
@@ -152,7 +160,7 @@ const firstYield = -4
 // findWaiting finds the async methods that wait for semaphores, and the async iterators suspended at a yield return.
 // An iterator at a yield return has given an element to the consumer, and the consumer is using the element.
 func (l *likely) findWaiting() {
-	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]bool{}
+	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]*yielding{}
 	for i, obj := range l.t.Objects[tasks.BoxClass] {
 		if i%256 == 0 && l.t.Stopped() || i == maxSuspended || l.blind {
 			l.blind = true // there are more boxes
@@ -236,7 +244,13 @@ func (l *likely) ofCoreLib(s *async.Step) bool {
 	return s.Resumption != nil && l.p.AsyncFrame(s).Module == coreLib
 }
 
-// findYields finds the semaphores whose permit an async iterator may have.
+// yielding is the async iterators that are suspended at a yield return, and have a permit of one semaphore.
+type yielding struct {
+	boxes  []uint64
+	method string // of the first iterator
+}
+
+// findYields finds the semaphores whose permits an async iterator has, by the place of the iterator's yield return.
 func (l *likely) findYields(box arch.Addr) {
 	var has []duty
 	unsure := false
@@ -250,13 +264,22 @@ func (l *likely) findYields(box arch.Addr) {
 		if err != nil || code.Empty() {
 			return err
 		}
-		has = l.dutiesIn(b, code.Sections, nil)
-		unsure = missesPermit(code.Sections, has)
+		at, ok := l.stateAt(b)
+		if unsure = !ok && holdsSome(code); ok {
+			held, _ := code.At(at, at+1)
+			has = l.dutiesIn(b, held, nil)
+			unsure = missesPermit(held, has)
+		}
 		return nil
 	}, nil)
 	l.blind = l.blind || !stands || unsure
 	for i := range has {
-		l.yields[has[i].object] = true
+		y := l.yields[has[i].object]
+		if y == nil {
+			y = &yielding{method: l.definition(has[i].of)}
+			l.yields[has[i].object] = y
+		}
+		y.boxes = append(y.boxes, uint64(box))
 	}
 }
 
