@@ -210,17 +210,29 @@ static class Crowd
     /// <summary>Healthy: the longest waiter ends where a new one comes, and there are a few more each time.</summary>
     public static void Shift() => Begin(40);
 
-    static void Begin(int atOnce) => App.Background("foreman", () =>
+    static void Begin(int atOnce)
     {
-        for (int i = 0; ; i++)
+        const int first = 30;
+        var crowd = new List<Thread>();
+        while (crowd.Count < first) crowd.Add(Another());
+        while (crowd.Exists(t => (t.ThreadState & ThreadState.WaitSleepJoin) == 0)) Thread.Sleep(1);
+        App.Background("foreman", () =>
         {
-            if (i >= 30) Thread.Sleep(20);
-            var gong = new ManualResetEventSlim(false);
-            App.Background("porter", () => Carry(gong), 256 * 1024);
-            gongs.Enqueue(gong);
-            if (i >= atOnce && i % 3 != 0) gongs.Dequeue().Set();
-        }
-    });
+            for (int i = first; ; i++)
+            {
+                Thread.Sleep(20);
+                Another();
+                if (i >= atOnce && i % 3 != 0) gongs.Dequeue().Set();
+            }
+        });
+    }
+
+    static Thread Another()
+    {
+        var gong = new ManualResetEventSlim(false);
+        gongs.Enqueue(gong);
+        return App.Background("porter", () => Carry(gong), 256 * 1024);
+    }
 
     static void Carry(ManualResetEventSlim gong) => gong.Wait();
 }
