@@ -33,7 +33,7 @@ func (e *evidence) activity() *profile.Activity {
 		switch t := &e.last().snap.Threads[i]; {
 		case resting(t):
 			a.Threads.Idle++
-		case t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
+		case e.held(), t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
 			a.Threads.Waiting++
 		default:
 			a.Threads.Running++

@@ -89,7 +89,8 @@ type socket struct {
 	ours          bool          // the process has made the connection; false: the process has accepted the connection
 	state         string        // "established", "syn-sent"
 	sent          time.Duration // time since the last sending
-	received      time.Duration // time since the last receipt
+	received      time.Duration // time since the last receipt, or since the connection was made
+	heard         bool          // something was received
 	own           bool          // this process listens at the other end
 }
 

@@ -113,7 +113,7 @@ func (g *gatherer) tell() {
 			if p.HasQueue {
 				queue = fmt.Sprintf(", %s queued", counted(p.Queued, "work item", "work items"))
 			}
-			say("the thread pool: %d of %s at work, minimum %d%s", p.Working, counted(p.Workers, "worker", "workers"),
+			say("the thread pool: %d of %s with a work item, minimum %d%s", p.Working, counted(p.Workers, "worker", "workers"),
 				p.Minimum, queue)
 		}
 	}

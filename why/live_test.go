@@ -560,7 +560,7 @@ func checkStarvation(t *testing.T, r *why.Report) (missing string) {
 		t.Fatal(err)
 	}
 	for _, e := range v.Evidence {
-		_, _ = fmt.Sscanf(e.Text, "The pool says: %d workers, %d at work", &workers, &working)
+		_, _ = fmt.Sscanf(e.Text, "The pool says: %d workers, %d with a work item", &workers, &working)
 	}
 	// A worker is counted before its start.
 	if blocked > all || workers < all || workers > all+1 || working < all {

@@ -157,8 +157,8 @@ func lostText(l *profile.Lost) string {
 	case l.Permits > 1:
 		permits = fmt.Sprintf("All %s permits are", display.Number(l.Permits))
 	}
-	text := fmt.Sprintf("%s taken, in %s, and %s given back in %s. ", permits, list(names(l.Takes)),
-		verb(l.Permits, "is", "are"), list(names(l.Gives)))
+	text := fmt.Sprintf("%s taken. Permits are taken in %s, and given back in %s. ", permits, list(names(l.Takes)),
+		list(names(l.Gives)))
 	if l.Again != "" {
 		return text + fmt.Sprintf("Nobody but the waiters is seen in code between taking and giving back. But %s "+
 			"takes permits in several places, so the waiters may have permits themselves: then none of them goes on. "+

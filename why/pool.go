@@ -263,7 +263,7 @@ func growth(e *evidence, first, last *workers, queue []int) string {
 }
 
 func poolText(p *threadpool.State) string {
-	s := fmt.Sprintf("The pool says: %s, %d at work, wants %d, minimum %d, maximum %d",
+	s := fmt.Sprintf("The pool says: %s, %d with a work item, wants %d, minimum %d, maximum %d",
 		counted(p.Workers, "worker", "workers"), p.Working, p.Goal, p.Minimum, p.Maximum)
 	if p.Blocked > 0 {
 		s += fmt.Sprintf("; %d wait for tasks", p.Blocked)

@@ -315,6 +315,9 @@ func (s *socket) text() string {
 	if s.state == "syn-sent" {
 		return fmt.Sprintf("%s → %s: the connection is not made yet.", s.local, s.remote)
 	}
-	return fmt.Sprintf("%s → %s: last sent %s ago, last received %s ago.", s.local, s.remote, seconds(s.sent),
-		seconds(s.received))
+	received := "nothing received"
+	if s.heard {
+		received = fmt.Sprintf("last received %s ago", seconds(s.received))
+	}
+	return fmt.Sprintf("%s → %s: last sent %s ago, %s.", s.local, s.remote, seconds(s.sent), received)
 }

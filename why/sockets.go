@@ -29,7 +29,7 @@ func (g *gatherer) connections() {
 		}
 		s := socket{
 			local: c.Local.String(), remote: c.Remote.String(), state: "established", sent: c.Sent,
-			received: c.Received, ours: !listens.has(c.Local),
+			received: c.Received, heard: c.Heard, ours: !listens.has(c.Local),
 			own: listens.has(c.Remote) && c.Remote.Addr() == c.Local.Addr(),
 		}
 		if c.Connecting {

@@ -68,7 +68,7 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 }
 
 // mostListed bounds the threads of one piece of evidence.
-const mostListed = 1000
+const mostListed = 10000
 
 // standingThreads are the groups of waiting threads, by place.
 func (e *evidence) standingThreads() map[string]*standingThreads {

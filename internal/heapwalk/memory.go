@@ -5,7 +5,6 @@ import (
 	"sort"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
@@ -32,7 +31,11 @@ func Memory(p *session.Process) (profile.Memory, error) {
 	if err != nil {
 		return profile.Memory{}, err
 	}
-	return partition(list, managedSpans(list, segments), stacks), nil
+	areas := make([]area, len(segments))
+	for i := range segments {
+		areas[i] = area{span{segments[i].Start, segments[i].Limit()}, segments[i].Frozen}
+	}
+	return partition(list, managedSpans(list, areas), stacks), nil
 }
 
 // resident is a mapping with the number of its bytes in RAM.
@@ -42,6 +45,12 @@ type resident struct {
 }
 
 type span struct{ start, end arch.Addr }
+
+// area is the memory of a segment of the heap.
+type area struct {
+	span
+	frozen bool
+}
 
 // stackPointers are the stack pointers of blocked threads, in ascending order.
 func stackPointers(p *session.Process) ([]arch.Addr, error) {
@@ -61,8 +70,8 @@ func stackPointers(p *session.Process) ([]arch.Addr, error) {
 
 // managedSpans are the spans of the managed heap, in ascending order: its segments, and the memory between two
 // segments if there is neither a hole nor a file. The collector has reserved that memory with the segments. Free
-// regions of the heap are in no segment, but have memory.
-func managedSpans(list []resident, segments []heap.Segment) (out []span) {
+// regions of the heap are in no segment, but have memory; behind the last segment they lie below reserved memory.
+func managedSpans(list []resident, areas []area) (out []span) {
 	holes := make([]arch.Addr, 0, len(list)) // the ends of rows of anonymous mappings
 	for i := range list {
 		if i+1 == len(list) || list[i+1].Start != list[i].End || list[i].IsFile() != list[i+1].IsFile() {
@@ -73,18 +82,41 @@ func managedSpans(list []resident, segments []heap.Segment) (out []span) {
 		return sort.Search(len(holes), func(i int) bool { return holes[i] > at })
 	}
 	last := -1 // in out: the span to which the next segment may belong
-	for i := range segments {
-		s := span{segments[i].Start, segments[i].Limit()}
+	for _, a := range areas {
+		s := a.span
 		switch {
-		case last >= 0 && !segments[i].Frozen && row(out[last].start) == row(s.start):
+		case last >= 0 && !a.frozen && row(out[last].start) == row(s.start):
 			out[last].end = max(out[last].end, s.end)
 			continue
-		case !segments[i].Frozen:
+		case !a.frozen:
 			last = len(out)
 		}
 		out = append(out, s)
 	}
+	if last >= 0 {
+		out[last].end = max(out[last].end, reservedFrom(list, out[last].end))
+	}
 	return out
+}
+
+// leastReserved is the least size of memory that the collector has reserved and does not use, in bytes. The reserves of
+// malloc are smaller (HEAP_MAX_SIZE in malloc/arena.c of glibc).
+const leastReserved = 64 << 20
+
+// reservedFrom is the end of the largest reserve in one row of anonymous mappings from an address on; 0: none.
+func reservedFrom(list []resident, at arch.Addr) (end arch.Addr) {
+	size := arch.Addr(leastReserved)
+	first := sort.Search(len(list), func(i int) bool { return list[i].End >= at })
+	for i := first; i < len(list); i++ {
+		m := &list[i]
+		if m.IsFile() || i > first && m.Start != list[i-1].End {
+			break
+		}
+		if n := m.End - m.Start; m.Perm == 0 && n >= size {
+			size, end = n, m.End
+		}
+	}
+	return end
 }
 
 // partition divides the memory of mappings into parts.

@@ -38,3 +38,29 @@ func TestPartition(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// TestManagedSpans: free regions behind the last segment are the heap's, up to the end of the collector's reserve.
+func TestManagedSpans(t *testing.T) {
+	const rw, mb = target.PermRead | target.PermWrite, 1 << 20
+	var list []resident
+	at := arch.Addr(1 << 40)
+	add := func(perm target.Perm, size arch.Addr, path string) {
+		list = append(list, resident{target.Mapping{Start: at, End: at + size, Perm: perm, Path: path}, 0})
+		at += size
+	}
+	add(rw, 8*mb, "") // two segments
+	add(0, 4*mb, "")
+	add(rw, 4*mb, "") // a free region
+	add(0, 1<<30, "")
+	reserve := at
+	add(rw, 8*mb, "") // of somebody else
+	add(0, 64*mb, "")
+	areas := []area{{span: span{1 << 40, 1<<40 + 4*mb}}, {span: span{1<<40 + 4*mb, 1<<40 + 8*mb}}}
+	if got := managedSpans(list, areas); len(got) != 1 || got[0] != (span{1 << 40, reserve}) {
+		t.Errorf("%v, and the reserve ends at %v", got, reserve)
+	}
+	list[3].Path = "/lib/a.so"
+	if got := managedSpans(list, areas); got[0].end != 1<<40+8*mb {
+		t.Errorf("without a reserve: %v", got)
+	}
+}

@@ -22,7 +22,8 @@ type Connection struct {
 	Local, Remote netip.AddrPort
 	Connecting    bool          // the other end has not answered yet
 	Sent          time.Duration // since the last byte was sent
-	Received      time.Duration // since the last byte was received
+	Received      time.Duration // since the last byte was received, or since the connection was made
+	Heard         bool          // any byte was received; true where the kernel does not say (before Linux 4.1)
 }
 
 // ErrFormat: the kernel's answer differs from the documentation.
@@ -39,6 +40,7 @@ const (
 	messageLen      = 72          // inet_diag_msg
 	lastDataSent    = 44          // in tcp_info, in ms
 	lastDataRecv    = 52
+	bytesReceived   = 128
 	maxConnections  = 1 << 16
 	receiveBuffer   = 64 << 10
 	answerTimeout   = 2 // seconds
@@ -183,6 +185,7 @@ func parseMessage(b []byte) (c Connection, ok bool) {
 	whole := eachAttribute(b[messageLen:], func(kind uint16, value []byte) {
 		if kind == info && len(value) >= lastDataRecv+4 {
 			c.Sent, c.Received, ok = milliseconds(value[lastDataSent:]), milliseconds(value[lastDataRecv:]), true
+			c.Heard = len(value) < bytesReceived+8 || binary.NativeEndian.Uint64(value[bytesReceived:]) != 0
 		}
 	})
 	return c, whole && ok && c.Inode != 0
