@@ -407,6 +407,12 @@ func TestGC(t *testing.T) {
 	verdict(t, judgeGC(collected(10, 5*time.Millisecond, large, 1<<30, 200_000)), profile.CauseGC, profile.Likely,
 		"85,000 bytes and more", "195 KiB each")
 
+	// The program asks for collections; a busy machine is no excuse.
+	const induced = "gen 2, blocking, induced"
+	verdict(t, judgeGC(collected(20, 10*time.Millisecond, induced, 1<<20, 100)), profile.CauseGC, profile.Likely,
+		"asks for 10.0 full garbage collections a second", "all of them full ones")
+	none(t, judgeGC(collected(20, 2*time.Millisecond, induced, 1<<20, 100)))
+
 	// The heap may not grow, whatever the limit is.
 	const noSpace = "gen 2, blocking, out of space"
 	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure,
@@ -467,6 +473,8 @@ func TestMemory(t *testing.T) {
 	e.moments[1].groups = group(999, 400, 25, 1)
 	none(t, judgeMemory(e)) // files that were read
 	e.moments[1].groups = group(980, 10, 5, 1)
+	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Possible, "970 MiB of 1000 MiB", "not reached")
+	e.moments[1].groups = group(940, 10, 5, 1)
 	none(t, judgeMemory(e)) // much, but enough
 	e.moments[1].groups = group(300, 10, 5, 2)
 	none(t, judgeMemory(e)) // a group below had too little

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,12 +14,15 @@ import (
 const (
 	muchPause    = 0.15 // of the time, in which the program stood still for collections
 	mostPause    = 0.30
+	somePause    = 0.05      // if the program asks for collections
+	manyInduced  = 2.0       // full collections a second that the program asks for
 	manyFull     = 1.0       // full collections a second, if large objects are their reason
 	largeObject  = 85_000    // bytes from which on an object is large (gcconfig.h, LOHThreshold)
 	muchLarge    = 100 << 20 // bytes of large objects a second
 	leastPauses  = 3
 	shownSites   = 3
 	largeReasons = "large"
+	inducedBy    = "induced"
 	// Reasons of collections for lack of space: the heap may not become larger.
 	spaceReasons = "out of space"
 	manyNoSpace  = 2.0 // of these collections, a second
@@ -32,6 +34,7 @@ type collections struct {
 	count    int64
 	full     int64 // generation 2
 	large    int64 // of full, because of large objects
+	induced  int64 // of full, because the program asked for a collection
 	noSpace  int64 // of count, for lack of space
 	longest  time.Duration
 	duration time.Duration
@@ -63,6 +66,9 @@ func collectionsOf(r *profile.Recording) collections {
 			if strings.Contains(f.Display, largeReasons) {
 				c.large += x.Events
 			}
+			if strings.Contains(f.Display, inducedBy) {
+				c.induced += x.Events
+			}
 		}
 	}
 	return c
@@ -85,7 +91,9 @@ func judgeGC(e *evidence) []profile.Verdict {
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
 	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // else these judges name the limit
-	if c.count < leastPauses || own < muchPause && !often && !full {
+	// The program asks for collections, however busy the machine is.
+	asked := share >= somePause && float64(c.induced) >= manyInduced*c.duration.Seconds()
+	if c.count < leastPauses || own < muchPause && !often && !full && !asked {
 		return nil
 	}
 	v := profile.Verdict{
@@ -96,10 +104,22 @@ func judgeGC(e *evidence) []profile.Verdict {
 		v.Certainty = profile.Certain
 	}
 	allocated := r.Weight(profile.Alloc)
-	v.Text = fmt.Sprintf("Garbage collections take the program's time: it stood still for %s of %s (%s), in %s, %s of "+
-		"them full ones. It allocates %s a second.", seconds(c.pause), seconds(c.duration), percent(share),
-		counted(int(c.count), "collection", "collections"), strconv.FormatInt(c.full, 10),
-		bytesOf(rate(allocated, c.duration)))
+	v.Text = "Garbage collections take the program's time: "
+	switch {
+	case asked:
+		v.Text = fmt.Sprintf("The program asks for %.1f full garbage collections a second (GC.Collect): ",
+			float64(c.induced)/c.duration.Seconds())
+	case own < muchPause && often:
+		v.Text = fmt.Sprintf("Large objects cause %.1f full garbage collections a second: ",
+			float64(c.large)/c.duration.Seconds())
+	}
+	ofThem := "all of them full ones"
+	if c.full < c.count {
+		ofThem = fmt.Sprintf("%d of them full ones", c.full)
+	}
+	v.Text += fmt.Sprintf("the program stood still for %s of %s (%s), in %s, %s. The program allocates %s a second.",
+		seconds(c.pause), seconds(c.duration), percent(share), counted(int(c.count), "collection", "collections"),
+		ofThem, bytesOf(rate(allocated, c.duration)))
 	if full {
 		v.Cause = profile.CauseMemoryPressure
 		v.Text = fmt.Sprintf("The managed heap is full and may not grow: %d of %s in %s were made because no "+

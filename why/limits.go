@@ -11,6 +11,7 @@ const (
 	throttledPeriods = 0.25 // of the periods: periods with the quota used up
 	throttledTime    = 0.10 // of the time: processes had to wait then
 	fullMemory       = 0.90 // of the limit, without memory that can be given back without harm
+	nearlyAllMemory  = 0.95 // likewise, if the limit was not reached meanwhile
 	// Of the heap's limit, if full collections try to make room all the time. If the collections are not known, this
 	// much must have survived some collections.
 	fullHeap  = 0.85
@@ -69,7 +70,8 @@ func judgeMemory(e *evidence) []profile.Verdict {
 		used := m.Used - m.Reclaim
 		limit := m.Limit()
 		// Kills in groups below count, too, also of processes chosen by hand: kills alone are no sign.
-		if limit == 0 || float64(used) < fullMemory*float64(limit) || m.Hits+m.Slowed == 0 {
+		reached := m.Hits+m.Slowed > 0
+		if share := float64(used) / float64(limit); limit == 0 || share < fullMemory || share < nearlyAllMemory && !reached {
 			continue
 		}
 		v := profile.Verdict{
@@ -80,9 +82,15 @@ func judgeMemory(e *evidence) []profile.Verdict {
 			Evidence: []profile.Evidence{
 				{Text: fmt.Sprintf("Group %s: %s used, %s of that are file pages that can be given back, limit %s.",
 					m.Group, bytesOf(m.Used), bytesOf(m.Reclaim), bytesOf(limit))},
-				{Text: fmt.Sprintf("The process has %s in RAM.", bytesOf(last.rss))},
+				{Text: fmt.Sprintf("The process has %s in RAM, with file pages and shared memory that may count for others.",
+					bytesOf(last.rss))},
 			},
 			Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
+		}
+		if !reached {
+			v.Certainty = profile.Possible
+			v.Text = fmt.Sprintf("The control group's memory is nearly used up: %s of %s. The limit was not reached in %s.",
+				bytesOf(used), bytesOf(limit), seconds(last.at-first.at))
 		}
 		if m.Kills > 0 {
 			v.Text += fmt.Sprintf(" The kernel has killed %s of the group, or of groups below it, meanwhile.",
