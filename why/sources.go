@@ -180,14 +180,14 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 		}
 		return
 	}
+	if len(ownTypes(s.path)) == 0 {
+		return // the framework keeps the source, such as a timer for its timeout: any code may complete the source
+	}
 	v.Text += " What could complete it: the TaskCompletionSource is kept by " + cmp.Or(ownField(s.path),
 		s.path.Beginning()) + "."
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: "The way to the TaskCompletionSource: " + wayText(s.path) + ".",
 	})
-	if len(ownTypes(s.path)) == 0 {
-		return // any code may complete it
-	}
 	list := e.completersOf(&s, waiting)
 	for i := range list[:min(len(list), maxReaders)] {
 		c := &list[i]
@@ -208,12 +208,11 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	if len(list) > 0 {
 		return
 	}
-	v.Text += " No thread and no suspended method of the types on the way to it is seen that completes " +
-		"TaskCompletionSources."
+	v.Text += " No code of the types on the way to it that could complete it runs or is suspended."
 	failed := e.failedCompleters(&s)
 	for i, f := range failed[:min(len(failed), maxReaders)] {
 		if i == 0 {
-			v.Text += fmt.Sprintf(" %s, which did, by the code, has ended with %s.", cmp.Or(f.Method, "A task"),
+			v.Text += fmt.Sprintf(" %s, which completed such sources, by its code, has ended with %s.", cmp.Or(f.Method, "A task"),
 				exceptionText(f.Exception))
 		}
 		v.Evidence = append(v.Evidence, e.faultEvidence(f))

@@ -35,7 +35,7 @@ func TestEndsOfWaits(t *testing.T) {
 			{"unanswered", profile.CauseStalled, []string{
 				"9 async methods wait for a TaskCompletionSource, in Depot.Sources.Ask",
 				"kept by field Depot.Answers.waiting", "Depot.Answers.ReadAsync",
-				"which did, by the code, has ended with System.FormatException: no such number",
+				"which completed such sources, by its code, has ended with System.FormatException: no such number",
 				"the task is kept by field Depot.Answers.reading",
 			}},
 			{"forgotten", profile.CauseStalled, []string{
