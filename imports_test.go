@@ -164,14 +164,15 @@ var mayImport = map[string]string{
 		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
 	"internal/awaits": "profile internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
 		"internal/naming internal/source internal/target internal/unwind/insns internal/walk",
+	"internal/exceptions": "profile internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
+		"internal/naming internal/target",
+	"internal/descriptors": "internal/openfiles internal/procfs internal/sockdiag",
 	"internal/origin": "internal/arch internal/contract internal/engine internal/locate internal/target " +
 		"internal/target/core internal/target/live internal/target/recorded",
-	"internal/session": "profile internal/arch internal/awaits internal/dedup internal/moment internal/naming " +
-		"internal/origin internal/target internal/cgroup " +
-		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
-		"internal/clr internal/clr/* " +
-		"internal/locate internal/openfiles internal/priority internal/sockdiag internal/waits " +
-		"internal/walk internal/engine",
+	"internal/session": "profile internal/arch internal/awaits internal/cgroup internal/clr internal/clr/* " +
+		"internal/dedup internal/descriptors internal/engine internal/exceptions internal/locate internal/moment " +
+		"internal/mounts internal/naming internal/origin internal/priority internal/procfs internal/target " +
+		"internal/target/core internal/target/live internal/target/recorded internal/waits internal/walk",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/origin internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +

@@ -44,7 +44,7 @@ func (s *visit) failFast(st *profile.Thread) {
 // exception that was merely thrown before (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
 func (s *visit) failFastException(st *profile.Thread) {
 	last := []arch.Addr{s.Process.Managed.Threads.LastThrown(&s.Walk.Info)}
-	if all := s.Process.exceptions(s.g.names, last, ""); len(all) == 1 && all[0].Type == failFastError {
+	if all := s.Process.thrown.Exceptions(s.g.names, last, ""); len(all) == 1 && all[0].Type == failFastError {
 		st.FailFast.Exception = all[0].Inner
 	}
 	switch e := st.Exception; {

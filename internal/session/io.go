@@ -1,17 +1,15 @@
 package session
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/procfs"
+	"clrsnap/internal/descriptors"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
@@ -146,51 +144,11 @@ func (p *Process) DescribeIO(verb string, fd int32) string {
 	return verb + " " + p.Descriptor(fd)
 }
 
-// Descriptor describes the target of a descriptor: a path, a pipe with the process at the other
-// end, or the addresses and the state of a socket. The process may have closed the descriptor
-// meanwhile, and opened another file with the same number.
+// Descriptor describes the target of a descriptor (descriptors.Reader.Of), with the pipes and sockets as of the first
+// call in this snapshot.
 func (p *Process) Descriptor(fd int32) string {
-	dir := p.RunningProcess().Dir()
-	link, err := dir.Readlink("fd/" + strconv.Itoa(int(fd)))
-	if err != nil {
-		return fmt.Sprintf("descriptor %d", fd)
+	if p.refs.descriptors == nil {
+		p.refs.descriptors = descriptors.New(p.RunningProcess().Dir(), p.from.PID())
 	}
-	if name, ok := strings.CutPrefix(link, "anon_inode:"); ok {
-		name = strings.Trim(name, "[]")
-		return cmp.Or(anonymous[name], name)
-	}
-	if strings.HasPrefix(link, "pipe:[") {
-		return link + p.otherEnd(link, fd)
-	}
-	inode, isSocket := strings.CutPrefix(link, "socket:[")
-	n, err := strconv.ParseUint(strings.TrimSuffix(inode, "]"), 10, 64)
-	if !isSocket || err != nil {
-		return link
-	}
-	if p.refs.connections == nil {
-		if p.refs.connections, err = dir.Connections(); err != nil {
-			return link
-		}
-	}
-	if c, ok := p.refs.connections[n]; ok {
-		return connectionText(&c)
-	}
-	return cmp.Or(p.unixSocket(n), link)
-}
-
-// anonymous has the usual names of files without a path (anon_inode_getfd in the kernel), where the
-// kernel's name is another. The rest have the name of the system call that makes the file: eventfd,
-// timerfd, inotify, signalfd, io_uring.
-var anonymous = map[string]string{"eventpoll": "epoll"}
-
-// connectionText describes a socket: "tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
-func connectionText(c *procfs.Connection) string {
-	text := c.Protocol + " " + c.Local.String()
-	if c.Remote.Port() != 0 {
-		text += " → " + c.Remote.String()
-	}
-	if c.State != "" {
-		text += " " + c.State
-	}
-	return text
+	return p.refs.descriptors.Of(fd)
 }

@@ -39,7 +39,7 @@ func (o *Observed) AddHolds() { o.g.addHolds() }
 
 // Exceptions describes an exception, and the exceptions that are its reasons; none: the exception cannot be read.
 func (p *Process) Exceptions(object arch.Addr) []*profile.ExceptionInfo {
-	return p.exceptions(p.Stacks(), []arch.Addr{object}, "")
+	return p.thrown.Exceptions(p.Stacks(), []arch.Addr{object}, "")
 }
 
 // ListThreads lists the threads, also in the middle of a look at the process.

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
+	"clrsnap/internal/exceptions"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/naming"
@@ -71,6 +72,7 @@ type Process struct {
 	info    profile.Process
 	from    origin.Origin // of threads, registers and memory
 	moments *moment.Reader
+	thrown  *exceptions.Reader
 	opened  time.Time
 
 	// Captures. Whoever captures a thread may overwrite the memory of the capture before.
@@ -161,6 +163,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Managed, p.Walker = p.Engine.Runtime, p.Engine.Managed, p.Engine.Walker
 	p.moments = p.readMoments()
 	p.Namer = naming.New(p.Options.Options, p.from, p.Engine, p.Found, p.moments.Changes)
+	p.thrown = exceptions.New(p.Engine, p.moments, p.from.LeftOut)
 	p.Program = awaits.New(p.Namer, p.Engine, p.from, p.moments)
 	if p.Runtime != nil {
 		p.Runtime.Names.Check(images{p})

@@ -4,8 +4,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/internal/openfiles"
-	"clrsnap/internal/procfs"
+	"clrsnap/internal/descriptors"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
 	"clrsnap/profile"
@@ -275,8 +274,7 @@ type refs struct {
 	lists   int  // how often threads were listed
 	failed  bool // the runtime's threads could not be listed
 
-	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
-	files       *openfiles.Index             // nil: not needed yet
+	descriptors *descriptors.Reader // nil: not needed yet
 }
 
 // OS implements waits.People.
@@ -336,7 +334,7 @@ func (o people) Renew() bool {
 		return false
 	}
 	o.p.take(list)
-	*r = refs{lists: r.lists, connections: r.connections, files: r.files}
+	*r = refs{lists: r.lists, descriptors: r.descriptors}
 	return true
 }
 

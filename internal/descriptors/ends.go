@@ -1,4 +1,4 @@
-package session
+package descriptors
 
 import (
 	"cmp"
@@ -13,19 +13,18 @@ import (
 // maxEnds bounds the named holders of the other end of a pipe or a socket.
 const maxEnds = 3
 
-// files returns the holders of all pipes and sockets, as of the first call of files in this
-// snapshot.
-func (p *Process) files() *openfiles.Index {
-	if p.refs.files == nil {
-		p.refs.files = openfiles.Look(p.from.PID())
+// files returns the holders of all pipes and sockets.
+func (r *Reader) files() *openfiles.Index {
+	if r.holders == nil {
+		r.holders = openfiles.Look(r.pid)
 	}
-	return p.refs.files
+	return r.holders
 }
 
 // otherEnd describes the other end of a pipe: " ← sort (4711) fd 1" if the descriptor is the
 // reading end. "" if the descriptor's end is unknown.
-func (p *Process) otherEnd(link string, fd int32) string {
-	pid, all := p.from.PID(), p.files().Of(link)
+func (r *Reader) otherEnd(link string, fd int32) string {
+	pid, all := r.pid, r.files().Of(link)
 	var own openfiles.Holder
 	for _, h := range all {
 		if h.PID == pid && h.FD == int(fd) {
@@ -45,11 +44,11 @@ func (p *Process) otherEnd(link string, fd int32) string {
 	if own.Reads {
 		arrow = " ← "
 	}
-	return arrow + p.ends(others)
+	return arrow + r.ends(others)
 }
 
 // ends names the holders of a pipe or a socket.
-func (p *Process) ends(list []openfiles.Holder) string {
+func (r *Reader) ends(list []openfiles.Holder) string {
 	var out []string
 	for i := range list {
 		h := &list[i]
@@ -58,7 +57,7 @@ func (p *Process) ends(list []openfiles.Holder) string {
 			break
 		}
 		who := fmt.Sprintf("%s (%d)", cmp.Or(h.Command, "process"), h.PID)
-		if h.PID == p.from.PID() {
+		if h.PID == r.pid {
 			who = "this process"
 		}
 		out = append(out, fmt.Sprintf("%s fd %d", who, h.FD))
@@ -66,9 +65,11 @@ func (p *Process) ends(list []openfiles.Holder) string {
 	if len(out) > 0 {
 		return strings.Join(out, ", ")
 	}
-	switch x := p.files(); {
+	switch x := r.files(); {
+	case x.Hidden == 1:
+		return "not found (1 process cannot be looked at)"
 	case x.Hidden > 0:
-		return fmt.Sprintf("not found (%s cannot be looked at)", are(x.Hidden, "process", "processes"))
+		return fmt.Sprintf("not found (%d processes cannot be looked at)", x.Hidden)
 	case x.Partial:
 		return "not found (too many processes)"
 	}
@@ -77,8 +78,8 @@ func (p *Process) ends(list []openfiles.Holder) string {
 
 // unixSocket describes a Unix socket: the name of the socket or of the peer, and the holders of the
 // peer; "": unknown.
-func (p *Process) unixSocket(inode uint64) string {
-	s, err := p.askUnix(inode)
+func (r *Reader) unixSocket(inode uint64) string {
+	s, err := r.askUnix(inode)
 	if err != nil {
 		return ""
 	}
@@ -90,21 +91,20 @@ func (p *Process) unixSocket(inode uint64) string {
 		return strings.TrimSpace(text + " " + name)
 	}
 	if name == "" {
-		if peer, err := p.askUnix(s.Peer); err == nil {
+		if peer, err := r.askUnix(s.Peer); err == nil {
 			name = peer.Name
 		}
 	}
 	if name != "" {
 		text += " " + name
 	}
-	return text + " → " + p.ends(p.files().Of(fmt.Sprintf("socket:[%d]", s.Peer)))
+	return text + " → " + r.ends(r.files().Of(fmt.Sprintf("socket:[%d]", s.Peer)))
 }
 
 // askUnix asks the kernel for a Unix socket of the process's network namespace.
-func (p *Process) askUnix(inode uint64) (s sockdiag.UnixSocket, err error) {
+func (r *Reader) askUnix(inode uint64) (s sockdiag.UnixSocket, err error) {
 	const namespace = "ns/net"
-	dir := p.RunningProcess().Dir()
-	theirs, err := dir.Readlink(namespace)
+	theirs, err := r.dir.Readlink(namespace)
 	if err != nil {
 		return s, err
 	}
@@ -116,7 +116,7 @@ func (p *Process) askUnix(inode uint64) (s sockdiag.UnixSocket, err error) {
 	if ours, err := self.Readlink(namespace); err == nil && ours == theirs {
 		return sockdiag.Unix(inode)
 	}
-	f, err := dir.Open(namespace)
+	f, err := r.dir.Open(namespace)
 	if err != nil {
 		return s, err
 	}

@@ -1,4 +1,4 @@
-package session
+package exceptions
 
 import (
 	"errors"
@@ -22,8 +22,8 @@ const (
 var errTraceAhead = errors.New("the exception's stack trace is inconsistent")
 
 // readAhead is read for an object of a native AOT program.
-func (r *reading) readAhead(obj arch.Addr, depth int) *thrown {
-	objects := r.p.Managed.Objects
+func (r *reading) readAhead(obj arch.Addr, depth int) *Thrown {
+	objects := r.p.managed.Objects
 	if objects == nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (r *reading) readAhead(obj arch.Addr, depth int) *thrown {
 	if !class.Is(coreLib, exceptionName) {
 		return nil
 	}
-	t := &thrown{at: obj, name: class.Display}
+	t := &Thrown{at: obj, name: class.Display}
 	e := &t.object
 	e.Type = class.Table
 	e.Message, e.Cut, e.Unread = r.textAhead(obj, class, "_message", maxMessageAhead)
@@ -63,30 +63,30 @@ func (r *reading) readAhead(obj arch.Addr, depth int) *thrown {
 
 // textAhead reads a string in a field. unread: there is a string, or there may be one, and it cannot be read.
 func (r *reading) textAhead(obj arch.Addr, class *object.Class, field string, most int) (s string, cut, unread bool) {
-	at, err := r.p.Managed.Objects.Pointer(obj, class, field)
+	at, err := r.p.managed.Objects.Pointer(obj, class, field)
 	if err != nil || at == 0 {
 		return "", false, err != nil
 	}
-	s, cut, err = r.p.Managed.Objects.Text(at, most)
+	s, cut, err = r.p.managed.Objects.Text(at, most)
 	return s, cut, err != nil
 }
 
 // othersAhead is others.
-func (r *reading) othersAhead(t *thrown, class *object.Class, depth int) {
-	array, err := r.p.Managed.Objects.Pointer(t.at, class, "_innerExceptions")
+func (r *reading) othersAhead(t *Thrown, class *object.Class, depth int) {
+	array, err := r.p.managed.Objects.Pointer(t.at, class, "_innerExceptions")
 	if err != nil || array == 0 {
 		t.leftOut = t.leftOut || err != nil
 		return
 	}
-	_, all, _, err1 := r.p.Managed.Objects.Elements(array)
-	list, err2 := r.p.Managed.Objects.References(array, maxExceptions)
+	_, all, _, err1 := r.p.managed.Objects.Elements(array)
+	list, err2 := r.p.managed.Objects.References(array, Most)
 	t.leftOut = t.leftOut || err1 != nil || err2 != nil || all > len(list)
 	r.otherExceptions(t, list, depth)
 }
 
 // traceAhead reads the stack trace of an exception.
-func (p *Process) traceAhead(obj arch.Addr, class *object.Class) (out thread.Trace, err error) {
-	objects := p.Managed.Objects
+func (p *Reader) traceAhead(obj arch.Addr, class *object.Class) (out thread.Trace, err error) {
+	objects := p.managed.Objects
 	array, err := objects.Pointer(obj, class, "_corDbgStackTrace")
 	if err != nil || array == 0 {
 		return out, err
@@ -103,7 +103,7 @@ func (p *Process) traceAhead(obj arch.Addr, class *object.Class) (out thread.Tra
 		return out, fmt.Errorf("%w: %d addresses in the place of %d, of %d bytes", errTraceAhead, n, length, size)
 	}
 	kept := min(n, thread.MaxTrace)
-	b, err := target.NewReader(p.Engine.Cache).Bytes(at, 8*int(kept))
+	b, err := target.NewReader(p.engine.Cache).Bytes(at, 8*int(kept))
 	if err != nil {
 		return out, err
 	}
