@@ -76,8 +76,8 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 	p.end()
 	var commands []string
 	verbs := []string{"stack", "locks", "tasks", "requests"}
-	if d.Process.Runtime.Shape == "native AOT" {
-		verbs = verbs[:3] // the requests of such a program are not known
+	if a := d.Activity; a != nil && a.RequestsInFlight <= 0 && a.RequestsEnded <= 0 {
+		verbs = verbs[:3]
 	}
 	for _, verb := range verbs {
 		commands = append(commands, fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))

@@ -342,6 +342,9 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	if len(list) > 1 {
 		who = fmt.Sprintf("%s run all the time", threadsOf(len(list)))
 	}
+	if ready > 0.1 && len(list) == 1 {
+		who = fmt.Sprintf("%s is ready to run all the time", threadName(refs[0]))
+	}
 	if first.crowd {
 		who = fmt.Sprintf("%s are ready to run all the time and share the CPUs", threadsOf(len(list)))
 	}

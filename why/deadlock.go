@@ -109,10 +109,14 @@ func victims(s *profile.Snapshot, list []int) profile.Evidence {
 			in[m]++
 		}
 	}
-	e.Text = fmt.Sprintf("%s, directly or not.", more(len(list)))
-	if name, n := in.top(); n > 0 {
-		e.Text = fmt.Sprintf("%s, directly or not, %d of them in %s.", more(len(list)), n, name)
+	e.Text = more(len(list)) + ", directly or not"
+	switch name, n := in.top(); {
+	case n == len(list):
+		e.Text += ", in " + name
+	case n > 0:
+		e.Text += fmt.Sprintf(", %d of them in %s", n, name)
 	}
+	e.Text += "."
 	return e
 }
 

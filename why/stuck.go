@@ -125,8 +125,8 @@ func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) p
 	v := profile.Verdict{
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least "+
-			"%s. Each garbage collection has to wait for it, and all threads for that.", threadName(ref(t)),
-			method(ownFrame(t.Frames)), seconds(e.span())),
+			"%s. Each garbage collection waits for this thread, and all other threads wait for the collection.",
+			threadName(ref(t)), method(ownFrame(t.Frames)), seconds(e.span())),
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", threadName(ref(t)), t.State,
 				counted(len(e.looks), "look", "looks")), Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)}},
@@ -249,14 +249,14 @@ func blockedFinalizer(e *evidence, w *watched, span time.Duration) profile.Verdi
 	if !e.core() {
 		since = fmt.Sprintf(", for at least %s", seconds(span))
 	}
-	at := ""
+	at := method(f)
 	if own := ownFrame(t.Frames); own != nil && own.Method != f.Method {
-		at = ", in " + method(own)
+		at = method(own) + ", called by " + at
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseFinalizer, Certainty: certainty,
-		Text: fmt.Sprintf("The finalizer thread %s in %s%s%s. No other finalizer runs before it returns, so that "+
-			"objects with finalizers pile up.", doing, method(f), at, since),
+		Text: fmt.Sprintf("The finalizer thread %s in %s%s. No other finalizer runs before it returns, so that "+
+			"objects with finalizers pile up.", doing, at, since),
 		Evidence: []profile.Evidence{{
 			Text:   fmt.Sprintf("%s%s:", threadName(ref(t)), waitPhrase(t)),
 			Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},

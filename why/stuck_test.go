@@ -108,7 +108,7 @@ func TestSuspension(t *testing.T) {
 	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2))), profile.CauseSuspension, profile.Likely,
 		"Shop.Sensor.Poll", "2.0 s", "1 thread waits for the runtime")
 	verdict(t, judgeSuspension(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
-		"Each garbage collection has to wait for it")
+		"Each garbage collection waits for this thread")
 	// The runtime wakes the thread again and again with requests to stop.
 	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)),
 		profile.CauseSuspension, profile.Likely)
