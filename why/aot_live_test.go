@@ -35,7 +35,7 @@ func TestNativeAOT(t *testing.T) {
 			v := &r.Verdicts[0]
 			checkVerdict(t, v, v.Cause == profile.CauseDeadlock && v.Certainty == profile.Certain, []string{
 				"held by waiter", "held by holder", "in Hello.Program.HoldTheLock", "in Hello.Program.WaitForPulse",
-				"1 more thread waits for them", "1 of them in Hello.Program.WantTheLock",
+				"1 more thread waits for them", "directly or not, in Hello.Program.WantTheLock",
 			})
 			return ""
 		})
