@@ -368,6 +368,12 @@ func TestExecDuringHold(t *testing.T) {
 				}
 				defer func() { tr.holding, tr.meanwhile = 0, nil }()
 				_, err := tr.captureAll(reqs, make([]target.Capture, len(reqs)), make([]error, len(reqs)))
+				for _, te := range tr.batch {
+					// The thread that executes a program gets the id of the main thread.
+					if te.tid != te.pid && !te.over() {
+						t.Errorf("inside %v: nobody has waited for the end of thread %d", inside, te.tid)
+					}
+				}
 				return err
 			}); err != nil {
 				t.Fatal(err)

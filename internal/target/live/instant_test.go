@@ -144,6 +144,67 @@ func TestCaptureAllRanMeanwhile(t *testing.T) {
 	untraced(t, p, pr.pid)
 }
 
+// TestCaptureAllRanMeanwhileLate: a thread that has run since its proof is stopped long after the others. The watchdog
+// acts only if the tracer is late with this thread, and then tells for how long the others may have stood still.
+func TestCaptureAllRanMeanwhileLate(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	p := open(t, pr)
+	p.Watchdog, p.AllLimit = 100*time.Millisecond, waitLimit
+	// capture delays the tracer before the check of the proof, and then at another step.
+	capture := func(step uint32, delay time.Duration) (late time.Duration, err error) {
+		in := newInstant([]int{pr.pid})
+		if !within(waitLimit, func() bool { return in.prove(p) == 1 }) {
+			t.Fatal("the thread is never blocked")
+		}
+		if err := p.Trace(func(tr *Tracer) error {
+			sh, err := tr.ready()
+			if err != nil {
+				return err
+			}
+			atomic.StoreInt64(&sh.linger, int64(waitLimit))
+			atomic.StoreUint32(&sh.breaks, 1<<stepProofs)
+			at := func(step uint32) func() bool {
+				return func() bool { return atomic.LoadUint32(&sh.arrived) == step }
+			}
+			resume := func(next uint32) {
+				atomic.StoreUint32(&sh.breaks, next)
+				atomic.AddUint32(&sh.resume, 1)
+				futexWake(&sh.resume)
+			}
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				within(waitLimit, at(stepProofs))
+				time.Sleep(p.Watchdog)
+				resume(1 << step)
+				within(waitLimit, at(step))
+				time.Sleep(delay)
+				resume(0)
+			}()
+			_, err = tr.CaptureAll(in.reqs, in.out, in.errs)
+			<-done
+			late = time.Duration(atomic.LoadInt64(&sh.late))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return late, in.errs[0]
+	}
+	late, err := capture(stepSeized, 10*p.Watchdog)
+	if !errors.Is(err, ErrWatchdog) || late < 2*p.Watchdog {
+		t.Errorf("a tracer that is late with the further thread: %v, after %v", err, late)
+	}
+	for try := 1; ; try++ { // on a busy machine the tracer may be late by itself
+		if _, err = capture(stepInterrupt, 2*p.Watchdog); err == nil {
+			break
+		} else if try == 5 {
+			t.Fatalf("a further thread that takes long to stop: %v", err)
+		}
+	}
+	advances(t, p, pr)
+	untraced(t, p, pr.pid)
+}
+
 // TestCaptureAllIsOneInstant: threads count on their own stacks, each after its predecessor; the
 // captured counts must be possible at one instant.
 func TestCaptureAllIsOneInstant(t *testing.T) {
