@@ -27,6 +27,39 @@ type symbolServer struct {
 
 	mu    sync.Mutex
 	asked []string
+	gates map[string]*gate // by path; nil: see gathers
+	most  int
+}
+
+// gate is where clients wait for one another.
+type gate struct {
+	clients int
+	opened  chan struct{}
+}
+
+// gathers makes so many clients wait for one another, in the middle of each file.
+func (s *symbolServer) gathers(clients int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gates, s.most = map[string]*gate{}, clients
+}
+
+// gateOf is the gate of one more client; nil: no client waits.
+func (s *symbolServer) gateOf(path string) *gate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gates == nil {
+		return nil
+	}
+	g := s.gates[path]
+	if g == nil {
+		g = &gate{opened: make(chan struct{})}
+		s.gates[path] = g
+	}
+	if g.clients++; g.clients == s.most {
+		close(g.opened)
+	}
+	return g
 }
 
 func newSymbolServer(t *testing.T, files map[string]string) *symbolServer {
@@ -49,7 +82,23 @@ func (s *symbolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for name, file := range s.files {
 		if strings.HasSuffix(r.URL.Path, "/"+name) || strings.Contains(r.URL.Path, "/"+name+"/") {
-			http.ServeFile(w, r, file)
+			g := s.gateOf(r.URL.Path)
+			if g == nil {
+				http.ServeFile(w, r, file)
+				return
+			}
+			content, err := os.ReadFile(file)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			_, _ = w.Write(content[:len(content)/2])
+			w.(http.Flusher).Flush()
+			select {
+			case <-g.opened:
+			case <-r.Context().Done():
+			}
+			_, _ = w.Write(content[len(content)/2:])
 			return
 		}
 	}

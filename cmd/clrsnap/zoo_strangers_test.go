@@ -304,6 +304,8 @@ func TestCacheFilledAtOnce(t *testing.T) {
 		if err := os.Mkdir(u.cache, 0o700); err != nil {
 			t.Fatal(err)
 		}
+		// The processes have the files open at the same time.
+		u.server.gathers(together - round/2)
 		var all []*running
 		for range together {
 			all = append(all, launch(t, u.command(args...)))
