@@ -13,6 +13,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -51,6 +52,56 @@ func testCutDumps(t *testing.T, runtime string) {
 			t.Logf("of %d bytes: %d parts have the exception", size, told)
 		})
 	}
+}
+
+// TestCutReference cuts a dump off segment by segment, until the exception is lost. In between lies what the thread
+// refers to the exception with: then the exception is the only one on the heap, since the exception that led to it does
+// not count.
+func TestCutReference(t *testing.T) {
+	layer.Matrix(t)
+	o := testenv.Options{Runtime: "net10", Args: []string{"--mode", "inner", "--main"}}
+	o = testenv.DumpOptions(t, testenv.DumpCrash, o)
+	o.Env = append(o.Env, "DOTNET_DbgMiniDumpType=4")
+	a := testenv.Start(t, "ordeal", o)
+	a.Stop()
+	path := a.CrashDump()
+	whole := crashedOf(t, livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}))
+	want, found := exceptionText(whole.Exception), 0
+	cutBefore(t, path, whole.Frames[0].SP)
+	for _, p := range slices.Backward(segments(t, path)) {
+		if !cutTo(t, path, int64(p.Off)) {
+			continue
+		}
+		e := cutDump(t, path)
+		if strings.Contains(e.NoFrames, "exceptions with a stack trace are on the heap") {
+			t.Errorf("%s", e.NoFrames)
+		}
+		if !alike(exceptionText(e), want) {
+			break
+		}
+		if e.Uncertain != "" {
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("the exception is never searched for on the heap")
+	}
+}
+
+// segments are the segments of a dump with memory, in the order of the file.
+func segments(t *testing.T, path string) (out []elf.ProgHeader) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Filesz > 0 {
+			out = append(out, p.ProgHeader)
+		}
+	}
+	return out
 }
 
 const withoutHeap = "1" // DbgMiniDumpType

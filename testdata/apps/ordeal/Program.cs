@@ -53,7 +53,7 @@ static class Program
         ["abort"] = () => Environment.FailFast("as it was told to"),
         ["because"] = () => Environment.FailFast("because of another", Innermost()),
         ["unhandled"] = () => throw new InvalidOperationException("thrown for nobody"),
-        ["inner"] = () => throw new AggregateException("led to by another", Innermost()),
+        ["inner"] = () => { Exception first = Innermost(); throw new AggregateException("led to by another", first); },
         ["segv"] = () => strlen((nint)0xdead0000L),
         ["exit7"] = () => Environment.Exit(7),
     };
