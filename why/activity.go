@@ -62,10 +62,26 @@ func (e *evidence) memoryActivity(a *profile.Activity, last *moment) {
 		first, now := &e.heaps[0], &e.heaps[n-1]
 		if a.Memory = now.Memory; n > 1 && first.Memory != nil && now.Memory != nil {
 			a.MemoryGrown, a.MemoryOver = now.Memory.Since(first.Memory), now.at-first.at
+			if hasMode(e.samples, profile.GC) {
+				withoutAgent(a.MemoryGrown)
+			}
 		}
 	}
 	if m := last.groups.LeastMemory(); m != nil {
 		a.MemoryLimit = &profile.MemoryLimit{Limit: m.Limit(), Used: m.Used - m.Reclaim}
+	}
+}
+
+// agentMost is more memory than the look itself brings into the process: the agent, and what the runtime makes for the
+// agent, code and data (docs/costs.md), in bytes.
+const agentMost = 8 << 20
+
+// withoutAgent takes away growth that may be of the agent.
+func withoutAgent(m *profile.Memory) {
+	for _, part := range []*int64{&m.Files, &m.Code, &m.Native} {
+		if *part > 0 && *part < agentMost {
+			*part = 0
+		}
 	}
 }
 

@@ -722,3 +722,18 @@ func TestPairs(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestAgentsMemory: the memory that the look itself brings into the process is no growth of the process.
+func TestAgentsMemory(t *testing.T) {
+	e := same(1).recorded(2, profile.GC).done()
+	e.moments = []moment{{}, {at: 4 * time.Second}}
+	e.heaps = []heapLook{
+		{Heap: &profile.Heap{Memory: &profile.Memory{Native: 100 << 20}}},
+		{at: 4 * time.Second, Heap: &profile.Heap{Memory: &profile.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20}}},
+	}
+	var a profile.Activity
+	e.memoryActivity(&a, &e.moments[1])
+	if got, want := *a.MemoryGrown, (profile.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
