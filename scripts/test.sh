@@ -39,8 +39,9 @@ while [ $# -gt 0 ] && [ "$1" != -args ]; do
 done
 # Those that take the longest come first, so that nothing waits for one of them at the end.
 longest=(./why ./cmd/clrsnap ./record ./internal/matrix ./internal/session ./internal/tasks ./export
-    ./internal/target/live . ./internal/naming ./internal/heapwalk ./internal/deadlock ./internal/testenv ./internal/agent ./internal/replay ./internal/inject ./internal/perfevent
-    ./internal/target/core ./internal/proof/requests)
+    ./internal/target/live . ./internal/naming ./internal/heapwalk ./internal/deadlock ./internal/testenv
+    ./internal/agent ./internal/replay ./internal/inject ./internal/perfevent ./internal/target/core
+    ./internal/proof/requests)
 if [ ${#packages[@]} -eq 0 ]; then
     packages=("${longest[@]}" ./...)
     if [ -n "$saying" ]; then

@@ -729,7 +729,9 @@ func TestAgentsMemory(t *testing.T) {
 	e.moments = []moment{{}, {at: 4 * time.Second}}
 	e.heaps = []heapLook{
 		{Heap: &profile.Heap{Memory: &profile.Memory{Native: 100 << 20}}},
-		{at: 4 * time.Second, Heap: &profile.Heap{Memory: &profile.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20}}},
+		{at: 4 * time.Second, Heap: &profile.Heap{
+			Memory: &profile.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20},
+		}},
 	}
 	var a profile.Activity
 	e.memoryActivity(&a, &e.moments[1])

@@ -113,8 +113,8 @@ func (g *gatherer) tell() {
 			if p.HasQueue {
 				queue = fmt.Sprintf(", %s queued", counted(p.Queued, "work item", "work items"))
 			}
-			say("the thread pool: %d of %s with a work item, minimum %d%s", p.Working, counted(p.Workers, "worker", "workers"),
-				p.Minimum, queue)
+			say("the thread pool: %d of %s with a work item, minimum %d%s", p.Working,
+				counted(p.Workers, "worker", "workers"), p.Minimum, queue)
 		}
 	}
 	if r := e.samples; r != nil {

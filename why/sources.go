@@ -212,8 +212,8 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	failed := e.failedCompleters(&s)
 	for i, f := range failed[:min(len(failed), maxReaders)] {
 		if i == 0 {
-			v.Text += fmt.Sprintf(" %s, which completed such sources, by its code, has ended with %s.", cmp.Or(f.Method, "A task"),
-				exceptionText(f.Exception))
+			v.Text += fmt.Sprintf(" %s, which completed such sources, by its code, has ended with %s.",
+				cmp.Or(f.Method, "A task"), exceptionText(f.Exception))
 		}
 		v.Evidence = append(v.Evidence, e.faultEvidence(f))
 	}
