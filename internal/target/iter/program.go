@@ -246,8 +246,10 @@ func readLayout() (*layout, error) {
 
 func (l *layout) read(t *types) error {
 	var task, pid, number, regs uint32
-	t.find(kindStruct, map[string]*uint32{"task_struct": &task, "pid": &pid, "upid": &number, "pt_regs": &regs})
-	t.find(kindFunc, map[string]*uint32{"bpf_iter_task": &l.hook})
+	t.find(
+		wanted{"task_struct", kindStruct, &task}, wanted{"pid", kindStruct, &pid}, wanted{"upid", kindStruct, &number},
+		wanted{"pt_regs", kindStruct, &regs}, wanted{"bpf_iter_task", kindFunc, &l.hook},
+	)
 	if l.hook == 0 {
 		return errors.New("the kernel has no iterator of tasks")
 	}

@@ -195,22 +195,27 @@ func (t *types) named(offset uint32, name string) bool {
 	return string(b[:len(name)]) == name && b[len(name)] == 0
 }
 
+// wanted is a type that is to be found.
+type wanted struct {
+	name string
+	kind uint32
+	id   *uint32 // where to put the type's id
+}
+
 // find finds types by kind and name. Equal names are the same string of the description.
-func (t *types) find(kind uint32, wanted map[string]*uint32) {
-	at := make(map[uint32]*uint32, len(wanted))
-	for name, to := range wanted {
-		if i := bytes.Index(t.names, []byte("\x00"+name+"\x00")); i >= 0 {
-			at[uint32(i+1)] = to
-		}
+func (t *types) find(all ...wanted) {
+	at := make([]int, len(all))
+	for i := range all {
+		at[i] = bytes.Index(t.names, []byte("\x00"+all[i].name+"\x00")) + 1
 	}
 	le := binary.LittleEndian
 	for id := 1; id < len(t.at); id++ {
 		b := t.data[t.at[id]:]
-		if le.Uint32(b[4:])>>24&0x1f != kind {
-			continue
-		}
-		if to := at[le.Uint32(b)]; to != nil && *to == 0 {
-			*to = uint32(id)
+		name := int(le.Uint32(b))
+		for i := range at {
+			if w := &all[i]; name == at[i] && name > 0 && le.Uint32(b[4:])>>24&0x1f == w.kind && *w.id == 0 {
+				*w.id = uint32(id)
+			}
 		}
 	}
 }
