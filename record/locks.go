@@ -162,7 +162,10 @@ func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 	walked := func() walk.Result { return rp.frames.walk(&s, live.Monotonic()) }
 	if r, ok = s.WalkBlocked(walked); !ok {
 		var err error
-		if r, err = s.StopAndWalk(walked); err != nil {
+		if r, err = s.LookAndWalk(walked); err != nil {
+			r, err = s.StopAndWalk(walked)
+		}
+		if err != nil {
 			return nil, 0, r, false
 		}
 	}

@@ -593,13 +593,17 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
+// mostLooked bounds the threads of a program whose threads are looked at one by one (LookAndWalk): each look reads all
+// threads.
+const mostLooked = 512
+
 // captureRunning captures and walks a thread without a stop if the kernel tells the registers. A thread that has a CPU
 // just now will have a CPU sample; without CPU samples the thread is stopped.
 func (w *wallSampler) captureRunning(
 	s *session.Suspension, threads int, walked func() walk.Result,
 ) (walk.Result, error) {
-	if threads <= session.MostLooked {
-		r, err := s.LookAndWalk(1, walked)
+	if threads <= mostLooked {
+		r, err := s.LookAndWalk(walked)
 		switch {
 		case err == nil, errors.Is(err, session.ErrThreadEnded):
 			return r, err

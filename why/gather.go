@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"clrsnap"
@@ -43,7 +44,8 @@ type gatherer struct {
 	group *cgroup.Reader
 	start time.Time
 
-	heapMissing bool // the heap cannot be read
+	heapMissing bool         // the heap cannot be read
+	stops       atomic.Int64 // of threads, for the recording
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
@@ -68,7 +70,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	defer func() {
 		g.tell()
 		g.e.took = time.Since(g.start)
-		g.e.stops = g.s.Live.Stops() + stopsOf(g.e.samples)
+		g.e.stops = g.s.Live.Stops() + int(g.stops.Load())
 	}()
 	g.e.missing = append(g.e.missing, unknown(g.p)...)
 	defer g.watchMemory()()
@@ -253,17 +255,6 @@ func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stopsOf counts the stops of a recording.
-func stopsOf(r *profile.Recording) (n int) {
-	if r == nil {
-		return 0
-	}
-	for i := range r.Modes {
-		n += r.Modes[i].Pauses.Count + r.Modes[i].Released
-	}
-	return n
-}
-
 // record records with a second Process, because a recording needs a Process for itself.
 func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	how := g.o.Process
@@ -273,6 +264,7 @@ func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recor
 		return nil, err
 	}
 	defer p.Close()
+	defer func() { g.stops.Add(int64(bridge.Session(p).Live.Stops())) }()
 	return record.Record(ctx, p, o)
 }
 

@@ -1,30 +1,39 @@
 package why_test
 
 import (
-	"fmt"
+	"context"
 	"testing"
 	"time"
 
 	"clrsnap"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/session"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/why"
 )
 
-// TestLookStopsNobody: a look at many computing threads, or at a web server under load, stops no thread if the kernel
-// tells registers.
+// TestLookStopsNobody: stacks, locks and a diagnosis of computing threads, or of a web server under load, stop no
+// thread if the kernel tells registers.
 func TestLookStopsNobody(t *testing.T) {
 	livetest.EachAtWork(t, func(t *testing.T, a *testenv.App) {
-		if err := bridge.Session(livetest.Open(t, a, clrsnap.Options{})).Live.CanLook(); err != nil {
+		p := livetest.Open(t, a, clrsnap.Options{})
+		s := bridge.Session(p)
+		of := s.Live
+		if err := of.CanLook(); err != nil {
 			layer.Lacking(t, err.Error())
 		}
-		testenv.UntilSeen(t, func() string {
-			if r := look(t, a, why.Options{For: 2 * time.Second}); r.Stops > 0 {
-				return fmt.Sprintf("a look without a stop: %d stops", r.Stops)
+		for range 3 {
+			if _, err := s.Snapshot(context.Background(), session.SnapshotOptions{}); err != nil || of.Stops() > 0 {
+				t.Fatalf("stacks: %v, %d stops", err, of.Stops())
 			}
-			return ""
-		})
+			if _, err := p.SnapshotWaits(context.Background(), nil); err != nil || of.Stops() > 0 {
+				t.Fatalf("locks: %v, %d stops", err, of.Stops())
+			}
+		}
+		if r := look(t, a, why.Options{For: 2 * time.Second}); r.Stops > 0 {
+			t.Errorf("a diagnosis: %d stops", r.Stops)
+		}
 	})
 }

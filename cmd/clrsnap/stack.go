@@ -52,9 +52,8 @@ finalizer and others. Idle threads come last.
 
 A running thread is stopped while its stack is copied: for tens of microseconds, longer if
 all CPUs are busy, never longer than --max-pause. A provably blocked thread is not stopped.
-If more threads run than there are CPUs, and clrsnap has CAP_BPF and CAP_PERFMON, the
-kernel tells the registers of threads that wait for a CPU. Then only threads that never
-wait for a CPU are stopped.
+If clrsnap has CAP_BPF and CAP_PERFMON, the kernel tells the registers of threads. Then only
+a thread that keeps a CPU for 20 ms is stopped.
 
 With --stop-all all stacks belong to one instant: running threads are stopped together,
 and all other threads are proved to have been blocked. The stop ends when the last

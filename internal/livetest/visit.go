@@ -3,8 +3,6 @@ package livetest
 import (
 	"io"
 	"net/http"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,21 +10,20 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// EachAtWork runs a test with programs whose threads run nearly always: many computing threads, and a web server under
-// load.
+// EachAtWork runs a test with programs whose threads run nearly always: computing threads, and a web server under load.
+// The programs and the test have one CPU together: so no thread of a program is on a CPU while the test looks.
 func EachAtWork(t *testing.T, test func(t *testing.T, a *testenv.App)) {
 	t.Helper()
 	testenv.EachAspNet(t, func(t *testing.T, framework string) {
 		t.Run("computing", func(t *testing.T) {
-			threads := max(50, 8*runtime.NumCPU())
-			a := testenv.Start(t, "busy", testenv.Options{
-				Runtime: framework, Args: []string{"--threads", strconv.Itoa(threads)},
-			})
+			a := testenv.Start(t, "spin", testenv.Options{Runtime: framework, Args: []string{"--threads", "4"}})
+			testenv.OneCPU(t, a.PID)
 			test(t, a)
 			EndsWell(t, a)
 		})
 		t.Run("web", func(t *testing.T) {
 			a := testenv.Start(t, "web", testenv.Options{Runtime: framework})
+			testenv.OneCPU(t, a.PID)
 			defer Visit(t, a)()
 			test(t, a)
 		})

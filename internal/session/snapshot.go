@@ -96,7 +96,6 @@ type gathering struct {
 	stops   *[]time.Duration // where to note the duration of stops; nil: nowhere
 	lacks   lacks            // thread data that a dump lacks
 	quota   float64          // CPUs, by the control groups; 0: none
-	looks   bool             // threads are looked at with the kernel's registers before they are stopped
 	room    int              // bytes of frames that may still be kept
 	packing *packing         // nil: stacks are not packed
 
@@ -225,7 +224,7 @@ type visit struct {
 // visit begins with a thread.
 func (g *gathering) visit(t *Thread) *visit {
 	return &visit{Suspension: Suspension{
-		Process: g.Process, Thread: *t, Capture: &g.Capture, Also: g.AlsoBlocking(t), Stops: g.stops, Looks: g.looks,
+		Process: g.Process, Thread: *t, Capture: &g.Capture, Also: g.AlsoBlocking(t), Stops: g.stops,
 	}, g: g}
 }
 
@@ -242,9 +241,6 @@ func (g *gathering) take(t *Thread) taken {
 			return out
 		}
 		return g.without(&v.Thread, err)
-	}
-	if v.Capture != &g.Capture && g.out.Registers.From == "" { // looked at
-		g.out.Registers.From = profile.RegistersKernel
 	}
 	return v.finish(r)
 }
@@ -309,11 +305,6 @@ func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error)
 	if !s.Process.Options.AlwaysStop {
 		if r, ok := s.WalkBlocked(walked); ok {
 			return r, nil
-		}
-	}
-	if s.Looks {
-		if r, err := s.LookAndWalk(lookTries, walked); err == nil || errors.Is(err, ErrThreadEnded) {
-			return r, err
 		}
 	}
 	return s.StopAndWalk(walked)

@@ -28,7 +28,6 @@ type Suspension struct {
 	FoundBlocked bool           // the thread was once found blocked
 	SlowPoll     bool           // the thread most likely waits for a CPU: stop it without hurry
 	Also         []target.Range // memory beside the stack, copied at the same moment: see Copied
-	Looks        bool           // the thread is not stopped if the kernel tells registers: see LookAndWalk
 	Unchanged    func() bool    // whether this very capture need not be walked; nil: it must be
 	// Stops is where to note the duration of stops; nil: nowhere.
 	Stops *[]time.Duration

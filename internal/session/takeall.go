@@ -8,16 +8,15 @@ import (
 )
 
 // takeAll captures the stacks of the chosen threads with as few stops as possible. A blocked
-// thread is captured without a stop, and without most registers (live.Process.TryBlocked). If more threads run than
-// the process may use CPUs, the other threads are put off, and captured together (together). Otherwise a thread stops
-// at once, for some microseconds, and the wait can be read during the stop. After more stops than there are CPUs, the
-// running threads are counted anew: the collector may have kept them from running.
+// thread is captured without a stop, and without most registers (live.Process.TryBlocked). The other threads are put
+// off, and captured together (together): with the registers that the kernel has saved, and otherwise only if more
+// threads run than the process may use CPUs. If neither is the case, a thread stops at once, for some microseconds,
+// and the wait can be read during the stop. After more stops than there are CPUs, the running threads are counted
+// anew: the collector may have kept them from running.
 func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
-	may := g.Live != nil && !g.Options.AlwaysStop
 	put := together{g: g, looks: true}
-	run := countRunning(list)
-	put.began = may && g.waitForCPUs(run)
-	g.looks = may && len(list) <= MostLooked && (g.Live.Looked() || run > 0)
+	may, counted := g.Live != nil && !g.Options.AlwaysStop, false
+	put.began = may && g.waitForCPUs(countRunning(list))
 	defer put.end()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
@@ -27,32 +26,34 @@ func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 		if g.o.Filter != nil && !g.o.Filter(t) {
 			continue
 		}
-		if may && !put.began && len(g.out.Stops) > runtime.NumCPU() {
-			put.began, may = g.waitForCPUs(g.runNow(list)), false
+		if !may || g.room <= 0 {
+			g.addLiving(g.take(t))
+			continue
 		}
-		var st taken
-		is := false
-		if put.began && g.room > 0 {
-			if st, is = g.withoutStop(t); !is {
+		if !put.began && !counted && len(g.out.Stops) > runtime.NumCPU() {
+			put.began, counted = g.waitForCPUs(g.runNow(list)), true
+		}
+		st, ok := g.withoutStop(t)
+		if !ok {
+			if put.began = put.began || g.Live.CanLook() == nil; put.began {
 				if err := put.off(ctx, t); err != nil {
 					return err
 				}
 				continue
 			}
-		}
-		if !is {
 			st = g.take(t)
 		}
-		if st.Depth() > 0 || st.Error != ErrThreadEnded.Error() {
-			g.add(st)
-		}
+		g.addLiving(st)
 	}
 	return put.take(ctx)
 }
 
-// MostLooked bounds the threads of a program whose threads are looked at one by one (LookAndWalk): each look reads all
-// threads.
-const MostLooked = 512
+// addLiving adds a thread to the snapshot, unless the thread has ended.
+func (g *gathering) addLiving(t taken) {
+	if t.Depth() > 0 || t.Error != ErrThreadEnded.Error() {
+		g.add(t)
+	}
+}
 
 // withoutStop takes the stack of a thread, if the thread is blocked and the stack can be walked without a stop.
 func (g *gathering) withoutStop(t *Thread) (st taken, ok bool) {

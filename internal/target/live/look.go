@@ -118,13 +118,6 @@ func (p *Process) CanLook() error {
 	return p.looker.open(p)
 }
 
-// Looked reports whether the kernel has told registers already: then further looks cost little.
-func (p *Process) Looked() bool {
-	p.looker.mu.Lock()
-	defer p.looker.mu.Unlock()
-	return p.looker.it != nil
-}
-
 // FreeLook frees the memory of the latest Look.
 func (p *Process) FreeLook() {
 	p.looker.mu.Lock()

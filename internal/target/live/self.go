@@ -188,8 +188,8 @@ func (s *self) readsFinding() Finding {
 
 // registersFinding reports whether Look works, or threads that are not blocked must be stopped.
 func registersFinding() Finding {
-	f := Finding{Check: "registers", OK: true, Detail: "told by the kernel where more threads run " +
-		"than there are CPUs: threads that wait for a CPU are not stopped for their stacks"}
+	f := Finding{Check: "registers", OK: true,
+		Detail: "told by the kernel: only a thread that keeps a CPU for 20 ms is stopped for its stack"}
 	it, err := iter.New(os.Getpid())
 	if err == nil {
 		it.Close()
