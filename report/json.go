@@ -20,6 +20,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
+		Stops:      jsonStopsOf(s),
 		Pauses:     jsonPausesOf(s),
 		Registers:  jsonRegistersOf(s),
 		Unlisted:   s.Unlisted,
@@ -48,6 +49,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 type jsonSnapshot struct {
 	Process    jsonProcess `json:"process"`
 	CapturedAt string      `json:"capturedAt"`
+	Stops      *int        `json:"stops,omitempty"`
 	Pauses     *jsonPauses `json:"pauses,omitempty"`
 
 	Registers *jsonRegisters `json:"registers,omitempty"`
@@ -58,7 +60,6 @@ type jsonSnapshot struct {
 
 type jsonRegisters struct {
 	From   string `json:"from"`
-	Stops  int    `json:"stops"`
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -67,7 +68,16 @@ func jsonRegistersOf(s *profile.Snapshot) *jsonRegisters {
 	if r.From == "" {
 		return nil
 	}
-	return &jsonRegisters{From: r.From, Stops: len(s.Stops) + s.Released, Reason: r.Reason}
+	return &jsonRegisters{From: r.From, Reason: r.Reason}
+}
+
+// jsonStopsOf counts all stops; nil: of a core dump.
+func jsonStopsOf(s *profile.Snapshot) *int {
+	if s.Process.Core != nil {
+		return nil
+	}
+	n := len(s.Stops) + s.Released
+	return &n
 }
 
 type jsonPauses struct {

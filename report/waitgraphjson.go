@@ -13,6 +13,7 @@ type (
 	jsonGraphHead struct {
 		Process    jsonProcess `json:"process"`
 		CapturedAt string      `json:"capturedAt"`
+		Stops      *int        `json:"stops,omitempty"`
 		Pauses     *jsonPauses `json:"pauses,omitempty"`
 
 		Registers *jsonRegisters `json:"registers,omitempty"`
@@ -73,6 +74,7 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
+		Stops:      jsonStopsOf(s),
 		Pauses:     jsonPausesOf(s),
 		Registers:  jsonRegistersOf(s),
 		Threads:    len(s.Threads),

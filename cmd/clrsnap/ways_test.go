@@ -116,11 +116,9 @@ func busyStacks(t *testing.T, w way, pid, threads int) string {
 	t.Helper()
 	r := finish(t, w.command("stack", strconv.Itoa(pid), "--json", "--group=never"))
 	var doc struct {
-		Registers struct {
-			From, Reason string
-			Stops        int
-		}
-		Threads []struct {
+		Registers struct{ From, Reason string }
+		Stops     int
+		Threads   []struct {
 			Name     string
 			Complete bool
 		}
@@ -137,8 +135,8 @@ func busyStacks(t *testing.T, w way, pid, threads int) string {
 	g := &doc.Registers
 	from := map[bool]string{true: "kernel", false: "together"}[w.reason == ""]
 	if complete != threads || g.From != from || !strings.Contains(g.Reason, w.reason) ||
-		(g.Stops == 0) != (w.reason == "") {
-		return fmt.Sprintf("%s: %d stacks of %d threads, %+v", w.name, complete, threads, *g)
+		(doc.Stops == 0) != (w.reason == "") {
+		return fmt.Sprintf("%s: %d stacks of %d threads, %d stops, %+v", w.name, complete, threads, doc.Stops, *g)
 	}
 	return ""
 }
