@@ -27,9 +27,12 @@ const (
 	list  = "scripts/mutate/faults.txt"
 	least = 95 // percent of the faults are found
 
-	// A fault may keep a test from ending. go test then stops the test. A child of the test may go on nevertheless.
-	longest = 4 * time.Minute
-	stopped = longest + time.Minute
+	// A fault may keep a test from ending, or have it wait for what does not come. go test then stops the test: after
+	// several times the time that it takes without the fault. A child of the test may go on nevertheless.
+	longest  = 4 * time.Minute
+	shortest = 90 * time.Second
+	several  = 8
+	stopped  = longest + time.Minute
 
 	maxShown = 4000 // bytes of a test's output
 )
@@ -114,14 +117,17 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 	}
 	defer os.RemoveAll(dir)
 	var wrong []string // results that say nothing about the tests
-	tried, good := 0, map[string]bool{}
+	late := 0          // faults that were found because a test did not end
+	tried, good, takes := 0, map[string]bool{}, map[string]time.Duration{}
 	for i := range faults {
 		f := &faults[i]
 		if !wanted.MatchString(f.file) {
 			continue
 		}
 		if _, known := good[f.tests]; !known {
-			out, err := test(f.tests, "")
+			began := time.Now()
+			out, err := test(f.tests, "", longest)
+			takes[f.tests] = time.Since(began)
 			if good[f.tests] = err == nil; err != nil {
 				wrong = append(wrong, fmt.Sprintf("without a fault the tests fail: %s: %v\n%s", f.tests, err,
 					out[max(0, len(out)-maxShown):]))
@@ -131,7 +137,7 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 			continue
 		}
 		began := time.Now()
-		by, err := f.try(dir)
+		by, err := f.try(dir, min(max(several*takes[f.tests], shortest), longest))
 		if err != nil {
 			wrong = append(wrong, err.Error())
 			continue
@@ -142,11 +148,15 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 			says, by = "NOT FOUND ", "! "+f.tests
 			missed = append(missed, f.String())
 		}
+		if strings.Contains(by, "test timed out") {
+			late++
+		}
 		fmt.Printf("%s%3.0f s  %s\n                 %s\n", says, time.Since(began).Seconds(), f, by)
 	}
 	if tried > 0 {
 		found := tried - len(missed)
-		fmt.Printf("%d of %d faults were found: %.1f %%\n", found, tried, 100*float64(found)/float64(tried))
+		fmt.Printf("%d of %d faults were found: %.1f %%, %d of them because a test did not end\n", found, tried,
+			100*float64(found)/float64(tried), late)
 	}
 	if missed != nil {
 		fmt.Printf("Not found:\n    %s\n", strings.Join(missed, "\n    "))
@@ -191,8 +201,9 @@ func packagesWithout(faults []fault) (out []string, err error) {
 	return out, err
 }
 
-// try has the tests look for the fault. by names the test that has found the fault; empty: no test has.
-func (f *fault) try(dir string) (by string, err error) {
+// try has the tests look for the fault, for some time at most. by names the test that has found the fault; empty: no
+// test has.
+func (f *fault) try(dir string, most time.Duration) (by string, err error) {
 	text, err := os.ReadFile(f.file)
 	if err != nil {
 		return "", err
@@ -213,7 +224,7 @@ func (f *fault) try(dir string) (by string, err error) {
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		return "", err
 	}
-	out, err := test(f.tests, overlay)
+	out, err := test(f.tests, overlay, most)
 	if strings.Contains(out, "[build failed]") {
 		return "", fmt.Errorf("%s: the build fails:\n%s", f, out)
 	}
@@ -243,12 +254,12 @@ func finder(out string) string {
 }
 
 // test runs go test. Commands built by a test have the fault, too.
-func test(tests, overlay string) (out string, err error) {
+func test(tests, overlay string, most time.Duration) (out string, err error) {
 	layer, args, _ := strings.Cut(tests, " ")
 	ctx, cancel := context.WithTimeout(context.Background(), stopped)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-v", "-count", "1", "-failfast", "-timeout",
-		longest.String(), "-vet", "off", "-tags", layer}, strings.Fields(args)...)...)
+		most.String(), "-vet", "off", "-tags", layer}, strings.Fields(args)...)...)
 	cmd.Env = os.Environ()
 	if overlay != "" {
 		cmd.Env = append(cmd.Env, strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay))
