@@ -1,6 +1,9 @@
 package why
 
 import (
+	"fmt"
+	"time"
+
 	"clrsnap/profile"
 )
 
@@ -97,6 +100,7 @@ func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 			a.May = min(a.May, c.Quota)
 		}
 	}
+	a.OfNote = e.starved(a, first, last)
 	mode, ok := e.runningMode()
 	if !ok {
 		return a
@@ -111,6 +115,33 @@ func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 		a.Path, a.PathShare = frames(e.samples, list[0].leaf), float64(list[0].weight)/float64(all)
 		a.Own = e.samples.Function(list[0].node).Display
 	}
-	a.OfNote = e.ofNote(runs, all)
+	a.OfNote = append(a.OfNote, e.ofNote(runs, all)...)
 	return a
+}
+
+// Thresholds of a process that gets too little CPU time.
+const (
+	muchWanted = 0.5  // CPUs, on average, that ready threads waited for
+	littleGot  = 0.75 // of the CPUs that the threads could use
+)
+
+// starved says that the process got too little CPU time: its threads were ready to run, and did not run, although the
+// process may use more CPUs. Threads that share all CPUs that the process may use wait for one another only.
+func (e *evidence) starved(a *profile.ActivityCPU, first, last *moment) []profile.Evidence {
+	ran, ready := e.ranAndReady()
+	whole := e.whole()
+	could := min(a.May, atOnce(int64(ran+ready), whole))
+	if atOnce(int64(ready), whole) < muchWanted || max(a.Used, atOnce(int64(ran), whole)) >= littleGot*could ||
+		len(judgeThrottled(e)) > 0 {
+		return nil
+	}
+	text := fmt.Sprintf("too little CPU time: the threads could have used %.2f CPUs, and got %.2f. A thread that was "+
+		"ready to run had no CPU for %s of the time.", could, a.Used, percent(1-e.served()))
+	took := last.at - first.at
+	if others := time.Duration(e.cpus)*took - (last.idle - first.idle) - (last.cpu - first.cpu); first.idle >= 0 &&
+		last.idle >= first.idle && atOnce(int64(others), took) >= (could-a.Used)/2 {
+		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s meanwhile.", atOnce(int64(others), took),
+			counted(e.cpus, "CPU", "CPUs"))
+	}
+	return []profile.Evidence{{Text: text}}
 }

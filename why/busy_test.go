@@ -603,6 +603,45 @@ func TestGrowthOfCollections(t *testing.T) {
 	}
 }
 
+// TestLittleCPU: a process whose threads are ready to run and get little CPU time is told the figures, and who used the
+// rest if that was others. Threads that share all CPUs that the process may use are not starved.
+func TestLittleCPU(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		threads    int
+		ran, ready float64 // of the time, each
+		idle       float64 // CPUs of the machine
+		says       string  // "": nothing
+	}{
+		{"beside others", 10, 0.02, 0.9, 0, "could have used 2.00 CPUs, and got 0.20. A thread that was ready to run had " +
+			"no CPU for 98 % of the time. Other programs used 1.80 of the machine's 2 CPUs meanwhile."},
+		{"alone", 10, 0.2, 0.8, 0, ""},
+		{"one of two CPUs may be used", 10, 0.1, 0.9, 1, "could have used 2.00 CPUs, and got 1.00. A thread that was " +
+			"ready to run had no CPU for 90 % of the time."},
+		{"idle", 10, 0, 0, 1.9, ""},
+		{"one thread on a busy machine", 1, 0.5, 0.3, 0, ""},
+	} {
+		var threads []profile.Thread
+		for i := range tt.threads {
+			threads = append(threads, running(10+i, "Shop.Orders.Add"))
+		}
+		e := same(4, threads...)
+		for i := range tt.threads {
+			e.runs(10+i, tt.ran, tt.ready)
+		}
+		e.cpus = 2
+		cpus := func(n float64) time.Duration { return time.Duration(n * float64(4*time.Second)) }
+		e.moments = []moment{{}, {at: 4 * time.Second, cpu: cpus(tt.ran * float64(tt.threads)), idle: cpus(tt.idle)}}
+		list := e.activity().CPU.OfNote
+		switch {
+		case tt.says == "" && len(list) > 0:
+			t.Errorf("%s: %s", tt.name, list[0].Text)
+		case tt.says != "" && (len(list) != 1 || !strings.HasSuffix(list[0].Text, tt.says)):
+			t.Errorf("%s: %+v", tt.name, list)
+		}
+	}
+}
+
 // TestGrowthOfLists: a linked list that is no collection of .NET is told if the list has grown all the time, and what
 // is in the list is not. Not told are objects that something refers to directly, and objects of which most are garbage.
 func TestGrowthOfLists(t *testing.T) {

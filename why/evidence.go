@@ -77,6 +77,7 @@ type moment struct {
 	tracer     string
 	rss        int64         // bytes in RAM
 	cpu        time.Duration // used by all threads
+	idle       time.Duration // of all CPUs of the machine, with nothing to do; -1: not known
 	groups     cgroup.State
 	files      int // descriptors
 	filesLimit int // -1: none; 0: not known
@@ -194,15 +195,20 @@ func (e *evidence) threads() []watched {
 // served is the share of the threads' ready time in which the threads ran, because they had a CPU: from 0 to 1. If
 // the share is low, everything takes longer, and the program is not to blame.
 func (e *evidence) served() float64 {
-	ran, ready := time.Duration(0), time.Duration(0)
-	threads := e.threads()
-	for i := range threads {
-		ran, ready = ran+threads[i].ran, ready+threads[i].ready
-	}
+	ran, ready := e.ranAndReady()
 	if ran+ready <= 0 {
 		return 1
 	}
 	return float64(ran) / float64(ran+ready)
+}
+
+// ranAndReady is how long the threads ran, and how long they were ready to run without a CPU, in all.
+func (e *evidence) ranAndReady() (ran, ready time.Duration) {
+	threads := e.threads()
+	for i := range threads {
+		ran, ready = ran+threads[i].ran, ready+threads[i].ready
+	}
+	return ran, ready
 }
 
 // byID are the threads of a look by id.

@@ -35,6 +35,9 @@ const (
 	// In a young program a cache may not have filled yet: the growth must have been steadier.
 	leastOfYoungLife = 0.7
 	mostOfYoungLife  = 1.35
+
+	// A linked list is no cache: the rate may have fallen.
+	mostOfListLife = 8
 )
 
 // leastAge is the least age of a program for these thresholds, and a program below youngAge is young. A test has less
@@ -159,7 +162,10 @@ func (p *pile) grows(age time.Duration) bool {
 // steady reports whether the growth has been steady since the process started.
 func (p *pile) steady(age time.Duration) bool {
 	life, least, most := p.life(), leastOfLife, mostOfLife
-	if age < youngAge && !p.linked {
+	switch {
+	case p.linked:
+		most = mostOfListLife
+	case age < youngAge:
 		least, most = leastOfYoungLife, mostOfYoungLife
 	}
 	return age >= leastAge && life >= least*age.Seconds() && life <= most*age.Seconds()

