@@ -204,7 +204,7 @@ func judgeStalled(e *evidence) []profile.Verdict {
 		c := list[i].certainty(after.at-before.at, after.Requests.CapturedAt)
 		switch own := awaitsSource(&list[i].group.Doing); {
 		case own == "":
-		case e.sourceEnds(own) == neverEnds, e.sourceEnds(own) == failedEnd:
+		case e.sourceEnds(own).never():
 			c = profile.Likely
 		case e.sourceEnds(own) == endsLater && !list[i].old(after.Requests.CapturedAt):
 			continue
@@ -217,6 +217,17 @@ func judgeStalled(e *evidence) []profile.Verdict {
 		return out
 	}
 	return e.stalledSources(before, after)
+}
+
+// stoodStill counts the async methods that have waited in one place since the first look, by the key of their chain.
+func stoodStill(before, after *flightLook) map[uint64]int {
+	out := map[uint64]int{}
+	for object, key := range before.Waiting {
+		if after.Waiting[object] == key {
+			out[key]++
+		}
+	}
+	return out
 }
 
 // old reports whether no client waits so long for news.
@@ -245,11 +256,9 @@ const fullChannel = "room in a channel, which is full"
 
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come.
 func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verdict) {
-	stood, was := map[uint64]int{}, map[uint64]int{}
-	for object, key := range before.Waiting {
-		if was[key]++; after.Waiting[object] == key {
-			stood[key]++
-		}
+	stood, was := stoodStill(before, after), map[uint64]int{}
+	for _, key := range before.Waiting {
+		was[key]++
 	}
 	most := manyMethods - 1
 	for i := range after.Tasks.Chains {

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/display"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/tasks"
@@ -17,7 +20,11 @@ type keptSource struct {
 	waits   int // that were followed
 	missing int // of waits: there is no source, or nothing keeps it
 	path    *profile.HeapPath
+	threads map[int]string // by id: threads that wait for such a source, and the field that keeps it
 }
+
+// sourceField is the field that keeps a source.
+func sourceField(path *profile.HeapPath) string { return cmp.Or(ownField(path), path.Beginning()) }
 
 // keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
 // the heap is quick to read.
@@ -32,19 +39,31 @@ func (g *gatherer) keptTasks(ctx context.Context) {
 			failed = append(failed, f.Object)
 		}
 	}
-	if len(l.Sources)+len(failed) == 0 {
+	threads := g.e.sourceThreads()
+	if len(l.Sources)+len(failed)+len(threads) == 0 {
 		return
 	}
 	g.progress("what keeps tasks")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	sources, tasks, err := heapwalk.KeptBy(bounded, g.s, l.Sources, failed)
+	sources, tasks, err := heapwalk.KeptBy(bounded, g.s, slices.Concat(l.Sources, slices.Collect(maps.Keys(threads))),
+		failed)
 	if err != nil {
 		return // nothing is said of keepers
 	}
 	g.e.keptTasks, g.e.sources = tasks, map[string]keptSource{}
 	for wait, kept := range sources {
 		s := g.e.sources[wait.Method]
+		if id, blocks := threads[wait]; blocks && !kept.Source {
+			continue // .NET completes the task
+		} else if blocks {
+			if s.threads == nil {
+				s.threads = map[int]string{}
+			}
+			if s.threads[id] = ""; kept.Path != nil {
+				s.threads[id] = sourceField(kept.Path)
+			}
+		}
 		s.waits++
 		if kept.Path == nil {
 			s.missing++
@@ -53,6 +72,26 @@ func (g *gatherer) keptTasks(ctx context.Context) {
 		}
 		g.e.sources[wait.Method] = s
 	}
+}
+
+// mostSourceThreads bounds the threads whose awaited tasks are followed.
+const mostSourceThreads = 32
+
+// sourceThreads are the threads that have waited in all looks for a task that is no async method's, and that no thread
+// runs: perhaps the task of a TaskCompletionSource.
+func (e *evidence) sourceThreads() map[tasks.SourceWait]int {
+	out := map[tasks.SourceWait]int{}
+	threads := e.threads()
+	for i := range threads {
+		t := threads[i].last()
+		own := ownFrame(t.Frames)
+		if len(out) == mostSourceThreads || !threads[i].unmoved || !threads[i].waits() || own == nil ||
+			t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
+			continue
+		}
+		out[tasks.SourceWait{Method: own.Display, Task: arch.Addr(t.Wait.Object)}] = t.OSThreadID
+	}
+	return out
 }
 
 // awaitsSource is the innermost method of requests that wait for a TaskCompletionSource; "": others.
@@ -67,11 +106,14 @@ func awaitsSource(d *profile.Doing) string {
 type sourceEnd uint8
 
 const (
-	notKnown  sourceEnd = iota
-	endsLater           // a method that completes such sources waits for the time only
-	neverEnds           // nobody can complete the sources
-	failedEnd           // the methods that complete such sources have ended with exceptions
+	notKnown   sourceEnd = iota
+	endsLater            // a method that completes such sources waits for the time only
+	neverEnds            // nobody can complete the sources
+	failedEnd            // the methods that complete such sources have ended with exceptions
+	blockedEnd           // who completes such sources waits for such a source
 )
+
+func (s sourceEnd) never() bool { return s >= neverEnds }
 
 // sourceEnds judges the waits of a method.
 func (e *evidence) sourceEnds(method string) sourceEnd {
@@ -91,10 +133,58 @@ func (e *evidence) sourceEnds(method string) sourceEnd {
 			return endsLater
 		}
 	}
-	if len(list) == 0 && len(e.failedCompleters(&s)) > 0 {
+	switch {
+	case len(list) == 0 && len(e.failedCompleters(&s)) > 0:
 		return failedEnd
+	case len(list) > 0 && !slices.ContainsFunc(list, func(c completer) bool {
+		return e.waitsIn(&c) != sourceField(s.path)
+	}):
+		return blockedEnd
 	}
 	return notKnown
+}
+
+// waitsIn is the field that keeps the source for which a completer has waited itself, all the time; "": none.
+func (e *evidence) waitsIn(c *completer) string {
+	if c.chain == nil {
+		return e.blockedFor(c.thread)
+	}
+	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != profile.AwaitsCompletion || len(c.chain.Frames) == 0 ||
+		stoodStill(&e.flights[0], e.lastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
+		return ""
+	}
+	if s := e.sources[c.chain.Frames[0].Display]; s.path != nil && s.missing == 0 {
+		return sourceField(s.path)
+	}
+	return ""
+}
+
+// blockedFor is the field that keeps the source for which a thread has waited all the time, directly or for an async
+// method that waits for such a source; "": none.
+func (e *evidence) blockedFor(t *profile.Thread) (field string) {
+	own, w := ownFrame(t.Frames), t.Wait
+	switch {
+	case own == nil || w == nil || w.Kind != profile.TaskWait:
+		return ""
+	case w.Method == "":
+		return e.sources[own.Display].threads[t.OSThreadID]
+	case !e.stillWaiting()[t.OSThreadID]:
+		return ""
+	}
+	for i := range e.lastFlight().Tasks.Chains {
+		c := &e.lastFlight().Tasks.Chains[i]
+		if !slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+			return strings.TrimSuffix(f.Display, "{async}") == strings.TrimSuffix(w.Method, "{async}")
+		}) {
+			continue
+		}
+		s := e.sources[c.Frames[0].Display]
+		if s.path == nil || s.missing > 0 || field != "" && field != sourceField(s.path) {
+			return "" // the method may wait for something else
+		}
+		field = sourceField(s.path)
+	}
+	return field
 }
 
 // completer is an async method or a thread that completes TaskCompletionSources, by its code.
@@ -183,8 +273,7 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	if len(ownTypes(s.path)) == 0 {
 		return // the framework keeps the source, such as a timer for its timeout: any code may complete the source
 	}
-	v.Text += " What could complete it: the TaskCompletionSource is kept by " + cmp.Or(ownField(s.path),
-		s.path.Beginning()) + "."
+	v.Text += " What could complete it: the TaskCompletionSource is kept by " + sourceField(s.path) + "."
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: "The way to the TaskCompletionSource: " + wayText(s.path) + ".",
 	})
@@ -206,6 +295,9 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 		})
 	}
 	if len(list) > 0 {
+		if e.sourceEnds(waiting) == blockedEnd {
+			v.Text += " It waits for such a source as well, and nobody else is seen who would complete any of them."
+		}
 		return
 	}
 	v.Text += " No code of the types on the way to it that could complete it runs or is suspended."
@@ -235,33 +327,77 @@ func chainDoes(c *profile.TaskChain, of int) string {
 	return does
 }
 
-// stalledSources looks for async methods that wait for what nobody can complete, or for what a failed method was to
-// complete.
-func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verdict) {
-	stood := map[uint64]int{}
-	for object, key := range before.Waiting {
-		if after.Waiting[object] == key {
-			stood[key]++
+// sourceWaiters are the async methods and threads that wait in one method for TaskCompletionSources.
+type sourceWaiters struct {
+	frames  []profile.Frame
+	count   int // async methods
+	stood   int // of them: have waited since the first look
+	threads []profile.ThreadRef
+}
+
+// sourceWaiters groups what waits for sources, by the innermost method.
+func (e *evidence) sourceWaiters(before, after *flightLook) map[string]*sourceWaiters {
+	out := map[string]*sourceWaiters{}
+	of := func(method string, frames []profile.Frame) *sourceWaiters {
+		if out[method] == nil {
+			out[method] = &sourceWaiters{frames: frames}
 		}
+		return out[method]
 	}
-	most := fewRequests - 1
+	stood := stoodStill(before, after)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		own := ownFrame(c.Frames)
-		if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || own == nil {
+		if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || ownFrame(c.Frames) == nil {
 			continue
 		}
-		in := c.Frames[0].Display
-		n := stood[tasks.ChainKey(c)]
-		if end := e.sourceEnds(in); n <= most || end != neverEnds && end != failedEnd {
+		s := of(c.Frames[0].Display, c.Frames)
+		s.count, s.stood = s.count+c.Count, s.stood+stood[tasks.ChainKey(c)]
+	}
+	last := e.last().snap.Threads
+	for i := range last {
+		own := ownFrame(last[i].Frames)
+		if own == nil {
+			continue
+		}
+		if _, waits := e.sources[own.Display].threads[last[i].OSThreadID]; waits {
+			s := of(own.Display, last[i].Frames)
+			s.threads = append(s.threads, ref(&last[i]))
+		}
+	}
+	return out
+}
+
+// onlyCompleters reports whether nothing but threads that complete sources waits: each may wait for news.
+func (e *evidence) onlyCompleters(w *sourceWaiters) bool {
+	return w.stood == 0 && !slices.ContainsFunc(w.threads, func(t profile.ThreadRef) bool {
+		return !slices.ContainsFunc(e.completers, func(c *profile.Thread) bool { return c.OSThreadID == t.OSThreadID })
+	})
+}
+
+// stalledSources looks for async methods and threads that wait for what nobody can complete, for what a failed method
+// was to complete, or for one another.
+func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verdict) {
+	most := 0
+	waiters := e.sourceWaiters(before, after)
+	for _, in := range slices.Sorted(maps.Keys(waiters)) {
+		w, end := waiters[in], e.sourceEnds(in)
+		n := w.stood + len(w.threads)
+		if n <= most || n < fewRequests || !end.never() || end == blockedEnd && e.onlyCompleters(w) {
 			continue
 		}
 		most = n
+		who := counted(w.count, "async method waits", "async methods wait")
+		switch {
+		case w.count == 0:
+			who = waitNow(len(w.threads))
+		case len(w.threads) > 0:
+			who = counted(w.count, "async method", "async methods") + " and " + threadsOf(len(w.threads)) + " wait"
+		}
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%d async methods wait for a TaskCompletionSource, in %s, and none of the %d that "+
-				"waited %s ago has gone on.", c.Count, method(own), n, seconds(after.at-before.at)),
-			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
+			Text: fmt.Sprintf("%s for a TaskCompletionSource, in %s, and none of the %d that waited %s ago has gone on.",
+				who, method(ownFrame(w.frames)), n, seconds(after.at-before.at)),
+			Evidence: []profile.Evidence{{Text: "One of them waits here:", Frames: w.frames, Threads: w.threads}},
 			Commands: []string{"clrsnap tasks " + e.again()},
 		}}
 		e.addSource(&out[0], in)

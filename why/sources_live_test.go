@@ -42,12 +42,23 @@ func TestEndsOfWaits(t *testing.T) {
 				"12 async methods wait for a TaskCompletionSource, in Depot.Sources.Await", "nobody can complete it",
 			}},
 			{"news", "", nil},
+			{"rows-lost", profile.CauseLockContention, []string{
+				"9 async methods wait for a permit of SemaphoreSlim", "(Rows.doors)", "of its 5 permits are lost",
+				"iterators of Depot.Rows.All",
+			}},
+			{"rows-held", "", nil},
+			{"echo", profile.CauseStalled, []string{
+				"7 async methods wait for a TaskCompletionSource, in Depot.Echo.Call",
+				"kept by static field Depot.Echo.calls", "echo (", "completes such sources, by the code, and waits for",
+				"and nobody else is seen who would complete any of them",
+			}},
+			{"echo-idle", "", nil},
 		} {
 			for _, compile := range []testenv.Options{{}, {Compile: livetest.RuntimeAsync}} {
 				name := tt.of
 				if compile.Compile != nil {
-					if name += " runtime async"; runtime != testenv.NewestRuntime {
-						continue
+					if name += " runtime async"; runtime != testenv.NewestRuntime || tt.of == "echo" {
+						continue // echo has not been tried there yet
 					}
 				}
 				t.Run(name, func(t *testing.T) {

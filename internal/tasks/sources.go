@@ -18,10 +18,11 @@ const (
 	maxSourcePlace = 8   // in one method
 )
 
-// SourceWait is an async method that waits for the task of a TaskCompletionSource.
+// SourceWait is an async method, or a thread, that waits for the task of a TaskCompletionSource.
 type SourceWait struct {
 	Method string    // as profile.Frame.Display: the method that waits
-	Box    arch.Addr // of the method, during the walk
+	Box    arch.Addr // of the method, during the walk; 0: a thread waits
+	Task   arch.Addr // that a thread waits for
 }
 
 // noteSource notes a chain that waits for a task that somebody has to complete. box is of the chain's first method.
@@ -38,16 +39,23 @@ func (t *Walk) noteSource(c *profile.TaskChain, box arch.Addr) {
 		}
 	}
 	if n < maxSourcePlace {
-		t.Sources = append(t.Sources, SourceWait{method, box})
+		t.Sources = append(t.Sources, SourceWait{Method: method, Box: box})
 	}
 }
 
-// SourceAwaited is the task that a method waits for now; false: the method waits for something else, or has gone on.
+// SourceAwaited is the task that is waited for now; false: the method waits for something else, or has gone on.
 // Only plain tasks are tasks of sources: .NET has tasks of its own.
 func SourceAwaited(p *session.Process, w SourceWait) (task arch.Addr, ok bool) {
 	t := NewWalk(context.Background(), p, session.WalkOptions{})
 	stands := p.Moments().Read(func() error {
-		ok = false
+		if ok = false; w.Task != 0 {
+			class, err := p.Managed.Objects.Class(w.Task)
+			if err == nil && isPlainTask(class) {
+				complete, known := p.IsComplete(w.Task, class)
+				task, ok = w.Task, known && !complete
+			}
+			return err
+		}
 		steps, alive, err := t.Reader.Methods(w.Box)
 		if err != nil || !alive || len(steps) == 0 || !isSuspended(&steps[0]) {
 			return err
