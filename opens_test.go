@@ -28,6 +28,7 @@ var mayOpen = map[string]string{
 	"internal/perfevent/missed.go":      "/proc/stat",
 	"internal/procfs/dir.go":            "/proc/PID, with O_PATH, and files of it, /proc/sys",
 	"internal/procfs/lists.go":          "/proc",
+	"internal/procfs/machine.go":        "/proc/stat",
 	"internal/target/core/files.go":     "a directory, with O_PATH",
 	"internal/target/iter/program.go":   "/sys/kernel/security/lockdown",
 	"internal/target/iter/types.go":     "/sys/kernel/btf/vmlinux",

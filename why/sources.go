@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/display"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/tasks"
@@ -89,7 +88,7 @@ func (e *evidence) sourceThreads() map[tasks.SourceWait]int {
 			t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
 			continue
 		}
-		out[tasks.SourceWait{Method: own.Display, Task: arch.Addr(t.Wait.Object)}] = t.OSThreadID
+		out[tasks.SourceWait{Method: own.Display, Task: t.Wait.Object}] = t.OSThreadID
 	}
 	return out
 }

@@ -22,7 +22,7 @@ const (
 type SourceWait struct {
 	Method string    // as profile.Frame.Display: the method that waits
 	Box    arch.Addr // of the method, during the walk; 0: a thread waits
-	Task   arch.Addr // that a thread waits for
+	Task   uint64    // address of the task that a thread waits for
 }
 
 // noteSource notes a chain that waits for a task that somebody has to complete. box is of the chain's first method.
@@ -49,10 +49,11 @@ func SourceAwaited(p *session.Process, w SourceWait) (task arch.Addr, ok bool) {
 	t := NewWalk(context.Background(), p, session.WalkOptions{})
 	stands := p.Moments().Read(func() error {
 		if ok = false; w.Task != 0 {
-			class, err := p.Managed.Objects.Class(w.Task)
+			task = arch.Addr(w.Task)
+			class, err := p.Managed.Objects.Class(task)
 			if err == nil && isPlainTask(class) {
-				complete, known := p.IsComplete(w.Task, class)
-				task, ok = w.Task, known && !complete
+				complete, known := p.IsComplete(task, class)
+				ok = known && !complete
 			}
 			return err
 		}
