@@ -23,7 +23,7 @@ func (e *evidence) activity() *profile.Activity {
 	}
 	e.tasksActivity(a)
 	e.memoryActivity(a, last)
-	if r := e.samples; r != nil && r.Duration > 0 {
+	if r := e.samples; r != nil && r.Duration >= enough {
 		if hasMode(r, profile.GC) {
 			a.GCShare = atOnce(int64(collectionsOf(r).pause), r.Duration)
 		}

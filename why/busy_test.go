@@ -587,6 +587,9 @@ func TestGrowthOfCollections(t *testing.T) {
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
 		"kept by static field Shop.Orders.all")
+	// Work that waits for a worker of the pool is not piled up by the program.
+	e.kept[0].path = &profile.HeapPath{Root: profile.RootStatic, Static: "System.Threading.ThreadPool.s_workQueue"}
+	none(t, judgeGrowth(e))
 	// On a long path, the program's own code knows the end.
 	long := &profile.HeapPath{Root: profile.RootStatic, Static: "System.Signals.all"}
 	for range 30 {

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,8 +129,8 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 			words = append(words, fmt.Sprintf("and %d more", len(d.Threads)-k))
 			break
 		}
-		t := &s.Threads[i]
-		words = append(words, threadIn(t)+waitPhrase(t))
+		t := entangled(s, d, &s.Threads[i])
+		words = append(words, threadIn(&t)+waitPhrase(&t))
 	}
 	switch {
 	case d.Ended && s.Threads[d.Threads[0]].Wait.Owner == nil:
@@ -142,6 +143,28 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 		return "Deadlock: a thread waits for itself: " + words[0] + "."
 	}
 	return "Deadlock: " + strings.Join(words, "; ") + "."
+}
+
+// entangled is a thread of a deadlock with the locks for which other threads of the deadlock wait. Such a lock names its
+// owner itself.
+func entangled(s *profile.Snapshot, d *profile.Deadlock, t *profile.Thread) profile.Thread {
+	out := *t
+	out.Holds = nil
+	for k := range t.Holds {
+		h := t.Holds[k]
+		for _, i := range d.Threads {
+			if w := s.Threads[i].Wait; w != nil && w.Owner != nil && w.Owner.OSThreadID == t.OSThreadID &&
+				w.Object != 0 && w.Object == h.Object {
+				h.Certain, h.Field = h.Certain || w.Certain, cmp.Or(h.Field, w.Field)
+				out.Holds = append(out.Holds, h)
+				break
+			}
+		}
+	}
+	if len(out.Holds) == 0 {
+		out.Holds = t.Holds
+	}
+	return out
 }
 
 // threadIn names a thread and its own method: "orders-2 (4242), in Orders.Handle,".

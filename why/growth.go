@@ -67,6 +67,9 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	var path *profile.HeapPath
 	for i := range growing {
 		k := e.keeper(&growing[i])
+		if k != nil && strings.HasPrefix(k.Static, "System.Threading.ThreadPool.") {
+			continue // work that waits for a worker is judged with the pool
+		}
 		if k != nil && (path == nil || ownField(path) == "" && ownField(k) != "") {
 			best, path = i, k
 		}

@@ -37,7 +37,7 @@ func (g *gatherer) census(ctx context.Context) {
 	case err != nil:
 		g.miss("The heap was not looked at: %v.", err)
 	case h.Partial && ctx.Err() == nil:
-		g.miss("The heap was not looked at: it is too large for %v. clrsnap heap %d --every 30s shows what grows.",
+		g.miss("The heap was not looked at: a walk did not end within %v. clrsnap heap %d --every 30s shows what grows.",
 			walkWithin, g.e.process.PID)
 	default:
 		l := heapLook{at: time.Since(g.start), Heap: h}

@@ -208,7 +208,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 		place = method(own)
 	}
 	if len(c.in) > 1 {
-		place = "most of them in " + place
+		place = "in " + place + " and elsewhere"
 	} else {
 		place = "in " + place
 	}

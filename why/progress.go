@@ -448,9 +448,10 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing), method(ownFrame(s.group.Doing.Frames)))
 	switch d := &s.group.Doing; {
-	case c != profile.Possible || d.Call != nil || isLock(d.Wait):
+	case c != profile.Possible || d.Call != nil:
 	case d.Wait != nil && d.Wait.Kind == profile.ThreadSleep:
 		v.Text += " Requests that take long on purpose look the same."
+	case d.Wait != nil, d.WaitsFor != nil && d.WaitsFor.Kind == profile.AwaitsSemaphore: // so nobody waits for news
 	default:
 		v.Text += " Requests that wait for news look the same."
 	}

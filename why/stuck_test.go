@@ -30,6 +30,15 @@ func TestDeadlock(t *testing.T) {
 		"orders-1 (1) holds Shop.Order 0x10 and waits to enter Monitor of Shop.Order 0x20", reserve, confirm,
 		"1 more thread waits for them")
 
+	// Locks that nobody in the deadlock waits for are not told; the others name their owners themselves.
+	more := embrace()
+	more[0] = holding(more[0], 0x30)
+	for i := range more[0].Holds {
+		more[0].Holds[i].Certain = false
+	}
+	verdict(t, judgeDeadlock(same(2, more...)), profile.CauseDeadlock, profile.Certain,
+		"orders-1 (1), in "+reserve+", holds Shop.Order 0x10 and waits to enter Monitor of Shop.Order 0x20")
+
 	// The members have run meanwhile: the waits need not have been at one time.
 	none(t, judgeDeadlock(same(2, embrace()...).runs(1, 0.1, 0)))
 	none(t, judgeDeadlock(same(4, waiting(1, wants(0x10, 2), enter, reserve), running(2, confirm))))
