@@ -12,12 +12,6 @@ const channelReader = "System.Threading.Channels.ChannelReader`1"
 
 var channelReads = []string{"ReadAsync", "ReadAllAsync", "WaitToReadAsync", "TryRead"}
 
-// methodPlace is a method: the module, and the row in the MethodDef table.
-type methodPlace struct {
-	module arch.Addr
-	rid    uint32
-}
-
 // maxReaderMethods bounds the methods whose code is remembered.
 const maxReaderMethods = 1 << 14
 

@@ -82,3 +82,15 @@ func (p *Program) resumeWord(at arch.Addr) (arch.Addr, error) {
 	}
 	return word, err
 }
+
+// dispatcher is where threads keep the resumed methods.
+type dispatcher struct {
+	field  uint32 // offset of the address of the newest structure in a thread's static fields
+	layout async.DispatcherLayout
+}
+
+// methodPlace is a method: the module, and the row in the MethodDef table.
+type methodPlace struct {
+	module arch.Addr
+	rid    uint32
+}

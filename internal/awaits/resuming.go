@@ -65,12 +65,6 @@ func (s *Site) Resumes(at arch.Addr) bool {
 	return s.resumes != nil && at >= s.resumes.low && at < s.resumes.high
 }
 
-// dispatcher is where threads keep the resumed methods.
-type dispatcher struct {
-	field  uint32 // offset of the address of the newest structure in a thread's static fields
-	layout async.DispatcherLayout
-}
-
 // CanResume finds the dispatcher once, by a class of System.Private.CoreLib.
 func (p *Program) CanResume(core arch.Addr) bool {
 	if p.dispatcher == nil {

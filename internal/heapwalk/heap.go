@@ -4,32 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"sync"
 	"time"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
-	"clrsnap/internal/moment"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
-
-// Options select the work of Heap. The zero value counts all objects by type. The comments of clrsnap.HeapOptions, the
-// same struct, explain the fields. For Roots and Graph each thread is stopped while the thread's stack is copied. While
-// all threads are stopped, MaxCPU is 1 at least.
-type Options struct {
-	Type                             *regexp.Regexp
-	MaxInstances, MaxStrings         int
-	Roots                            *regexp.Regexp
-	Retained, Graph, Owners, Keepers bool
-	MaxCPU                           float64
-	Stop                             bool
-	MaxPause                         time.Duration
-	Progress                         func(done, all uint64)
-	Doing                            func(what string, done float64)
-}
 
 // Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or
 // Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
@@ -70,81 +51,6 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 	}
 	h.noteEpoch() // the GC epoch of now, not of before a stop: objects may have been moved since
 	return h.p.WalkHeap(h.options())
-}
-
-func newWalk(ctx context.Context, p *session.Process, o Options) *heapWalk {
-	return &heapWalk{
-		HeapWalk: p.NewHeapWalk(ctx, session.WalkOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing}),
-		p:        p, o: o, ctx: ctx, chosen: map[arch.Addr]bool{},
-	}
-}
-
-// noteEpoch notes the GC epoch of the objects' addresses, and reads the fields that may change
-// during the walk. Only a graph needs both.
-func (h *heapWalk) noteEpoch() {
-	if h.graph() {
-		h.epoch = h.p.Moments().Epoch()
-		h.readSlots()
-	}
-}
-
-// heapWalk is one call of Heap.
-type heapWalk struct {
-	*session.HeapWalk
-	p     *session.Process
-	o     Options
-	ctx   context.Context
-	began time.Time // when all threads had been stopped; zero: no stop
-	stop  *profile.HeapStop
-
-	mu         sync.Mutex         // of chosen: several goroutines walk
-	chosen     map[arch.Addr]bool // MethodTables that Options.Type selects
-	text       arch.Addr          // MethodTable of strings
-	instances  []profile.HeapInstance
-	matching   profile.HeapAmount
-	strings    stringCounts
-	static     *statics // nil: not asked for
-	roots      *rootsOf // likewise
-	early      []slot   // static fields before the walk
-	contexts   loadContexts
-	allocators map[arch.Addr]uint32 // LoaderAllocator objects, by the runtime's LoaderAllocator; nil: not asked for
-	epoch      moment.Epoch         // of the objects' addresses; 0: unknown
-}
-
-func (h *heapWalk) options() heap.Options {
-	o := h.Options()
-	if h.o.MaxStrings > 0 {
-		h.text = stringType(h.p)
-		o.Data = true
-	}
-	o.Graph = h.graph()
-	if h.o.Type != nil || h.o.MaxStrings > 0 {
-		o.Want, o.Visit = h.want, h.visit
-	}
-	return o
-}
-
-// graph reports whether the references between objects are wanted.
-func (h *heapWalk) graph() bool { return h.o.Roots != nil || h.o.Retained || h.o.Graph }
-
-// stringType returns the MethodTable of strings; 0: not known.
-func stringType(p *session.Process) arch.Addr {
-	if mt := p.Managed.Threads.StringType(); mt != 0 || p.Runtime != nil {
-		return mt
-	}
-	mt, err := p.Managed.Objects.Types().Named(0, "System.String")
-	if err != nil {
-		return 0
-	}
-	return mt
-}
-
-func (h *heapWalk) want(mt arch.Addr) bool {
-	chosen := h.o.Type != nil && h.matches(h.o.Type, mt)
-	h.mu.Lock()
-	h.chosen[mt] = chosen
-	h.mu.Unlock()
-	return chosen || h.o.MaxStrings > 0 && mt == h.text
 }
 
 // result describes the findings of the walk.
@@ -204,23 +110,6 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out.Instances = h.instances
 	out.Strings = h.strings.list(h.o.MaxStrings)
 	return out
-}
-
-// typeKey identifies a type of the report. Assemblies loaded several times have types of the same
-// name.
-type typeKey struct{ name, assembly, context string }
-
-func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
-	c := h.Name(mt)
-	return typeKey{c.Display, c.Assembly, h.loadContext(mt)}
-}
-
-// doing returns the callback that passes on the progress of an analysis.
-func (h *heapWalk) doing(what string) func(done float64) {
-	if h.o.Doing == nil {
-		return nil
-	}
-	return func(done float64) { h.o.Doing(what, done) }
 }
 
 // types sums up by name and load context. of has the retained bytes; nil: unknown.

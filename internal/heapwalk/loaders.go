@@ -113,12 +113,6 @@ func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 	return out
 }
 
-// loadContexts are the load contexts of types.
-type loadContexts struct {
-	names map[arch.Addr]string // by the runtime's address for the context
-	count map[string]int       // of contexts with a name
-}
-
 // loadContext names the load context of a type; empty: the default context, or unknown. Contexts
 // with the same name get numbers. Collectible contexts with an unknown name (.NET 8 and 9) also get
 // numbers.
@@ -176,4 +170,9 @@ func (h *heapWalk) contextName(object arch.Addr) (string, error) {
 	}
 	name, _, err := objects.Text(at, maxContextName)
 	return name, err
+}
+
+func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
+	c := h.Name(mt)
+	return typeKey{c.Display, c.Assembly, h.loadContext(mt)}
 }

@@ -85,19 +85,6 @@ func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 	return ways
 }
 
-// isStatics reports whether an object without incoming references is a table in which the runtime
-// keeps static fields: an array of objects, allocated so that the array never moves
-// (src/coreclr/vm/appdomain.cpp, PinnedHeapHandleTable).
-func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
-	if in != heap.Pinned {
-		return false
-	}
-	if h.p.Runtime == nil {
-		return h.p.Engine.Types.HasStatics(o.Table.Addr)
-	}
-	return h.Name(o.Table.Addr).Display == "object[]"
-}
-
 // addPath adds the path of one object; false: there are too many different paths.
 func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath,
 	out *profile.Heap) bool {

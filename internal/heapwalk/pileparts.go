@@ -152,19 +152,6 @@ const (
 	maxTokens     = 1 << 16 // bounds the tokens with counted callbacks
 )
 
-// nodeFields are the offsets of a node's fields: its registrations, its callback, and the callback's argument.
-type nodeFields struct{ of, callback, state uint32 }
-
-// tokenCallbacks are the callbacks of one CancellationTokenSource.
-type tokenCallbacks struct {
-	class  *pileClass // of the nodes
-	count  int
-	sample []calledBack
-}
-
-// calledBack is the callback of a node: a delegate, and the object that the delegate gets, or 0.
-type calledBack struct{ delegate, state arch.Addr }
-
 // callback counts a registered callback.
 func (h *pileWalk) callback(c *pileClass, o *heap.Object) {
 	of := arch.Addr(number(o.Data, c.node.of, true))

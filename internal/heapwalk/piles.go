@@ -3,7 +3,6 @@ package heapwalk
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"regexp"
 	"slices"
@@ -16,56 +15,10 @@ import (
 	"clrsnap/profile"
 )
 
-// Pile is a large collection: an object that refers to many others directly or indirectly. It is an event with many
-// handlers, a collection, the timers, or a token with many callbacks.
-type Pile struct {
-	At    arch.Addr // of the object, during the walk
-	Kind  PileKind
-	Type  string // of the object: the delegate's, the collection's
-	Count int    // of handlers, elements, timers
-	// the counted objects: for an event the class of the objects that most handlers of a sample call, for a
-	// collection the last type argument. "": static methods are called, or there are no type arguments
-	Element string
-	Calls   string // of timers and tokens: the callee of most of a sample; "": static methods, or not known
-}
-
-// PileKind is the kind of a Pile.
-type PileKind uint8
-
-// The kinds of piles.
-const (
-	Event      PileKind = iota // a delegate that calls many others: the delegate of an event with many handlers
-	Collection                 // of System.Collections
-	Timers                     // active timers of all System.Threading.TimerQueues, one queue for each CPU, in an array
-	Token                      // callbacks that are registered with a System.Threading.CancellationTokenSource
-)
-
-// Bounds of Piles.
-const (
-	leastPile     = 100
-	mostPile      = 1 << 28
-	maxPiles      = 1 << 10 // large collections that are kept
-	maxPileTypes  = 1 << 14
-	sampledPile   = 64
-	mostAlike     = 16      // of the same type
-	maxPileTables = 1 << 12 // of concurrent dictionaries
-	maxPileLocks  = 1 << 12 // of a dictionary
-)
-
 // handlerFields are the fields of a delegate with several handlers: an array that begins with the handlers, and the
 // number of handlers. In .NET 11, other delegates have something else in these fields.
 var handlerFields = []struct{ list, count string }{
 	{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"},
-}
-
-// countable says which fields count the elements of a class's objects: one field's number, less another field's
-// number.
-type countable struct {
-	kind       PileKind
-	count      string
-	free       string // "": nothing is free
-	eightBytes bool
-	segments   bool // count leads to the first segment: see queued
 }
 
 // countables are the countable classes (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections). A
@@ -122,41 +75,6 @@ func Piles(ctx context.Context, p *session.Process) ([]Pile, error) {
 		return nil, ctx.Err()
 	}
 	return h.result(), p.Alive()
-}
-
-// pileWalk searches the heap for large collections.
-type pileWalk struct {
-	p       *session.Process
-	classes map[arch.Addr]*pileClass // by MethodTable; nil: not countable
-	found   []foundPile
-	tables  int                           // of concurrent dictionaries
-	tokens  map[arch.Addr]*tokenCallbacks // by CancellationTokenSource+Registrations
-
-	delegates tasks.DelegateNames
-}
-
-func newPileWalk(p *session.Process) *pileWalk {
-	return &pileWalk{
-		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{},
-		delegates: tasks.DelegateNames{},
-	}
-}
-
-// pileClass is a class whose objects have a count.
-type pileClass struct {
-	*object.Class
-	countable
-	count, free uint32 // offsets; free is 0 if there is no such field
-	element     string
-	list        string     // of Event: the field with the array
-	node        nodeFields // of Token
-}
-
-type foundPile struct {
-	class *pileClass
-	at    arch.Addr
-	count int
-	token *tokenCallbacks // of Token
 }
 
 // want reports whether objects of a class have a count.
@@ -350,30 +268,6 @@ func (h *pileWalk) queued(segment arch.Addr) (sum int64) {
 		}
 	}
 	return sum
-}
-
-// number reads a number in an object; 0: the object is too short.
-func number(data []byte, at uint32, eightBytes bool) int64 {
-	switch {
-	case eightBytes && int(at)+8 <= len(data):
-		return int64(binary.LittleEndian.Uint64(data[at:]))
-	case !eightBytes && int(at)+4 <= len(data):
-		return int64(int32(binary.LittleEndian.Uint32(data[at:])))
-	}
-	return 0
-}
-
-// keep adds a large collection, and drops smaller ones above the bound.
-func (h *pileWalk) keep(f foundPile) {
-	h.found = append(h.found, f)
-	if len(h.found) >= 2*maxPiles {
-		h.trim()
-	}
-}
-
-func (h *pileWalk) trim() {
-	slices.SortFunc(h.found, func(a, b foundPile) int { return cmp.Compare(b.count, a.count) })
-	h.found = h.found[:min(len(h.found), maxPiles)]
 }
 
 // result names the large collections: the largest of each kind, type and element.

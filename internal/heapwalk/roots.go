@@ -14,62 +14,12 @@ import (
 	"clrsnap/profile"
 )
 
-// rootsOf are the roots of the heap: everything that keeps objects, other than objects.
-type rootsOf struct {
-	sure   []uint32 // objects that are certainly kept
-	maybe  []uint32 // objects that words of stacks lead to
-	by     map[uint32]root
-	stacks bool // stacks have been read
-	full   bool // some roots are missing: there are too many
-}
-
-// root describes the root of one object.
-type root struct {
-	kind   profile.HeapRoot
-	slots  []arch.Addr // RootStatic: where the fields are
-	handle profile.HandleKind
-	thread *profile.ThreadRef
-	array  uint32 // RootThreadStatic: the number of the array, and the offset in the array
-	offset uint32
-	method string
-}
-
-// Bounds of roots.
+// Bounds of the roots that threads have.
 const (
-	maxRoots        = 1 << 22
 	maxThreadArrays = 1 << 12 // of one thread
 	maxThreadFields = 1 << 12 // of one class
 	maxLocals       = 1 << 22 // static fields of all threads, and arrays of them
-	// offset of the first element in an array of references (object.h, PtrArray); fields count from
-	// the array's start
-	arrayData = 16
 )
-
-// add records a root of an object. The first root of an object counts.
-func (r *rootsOf) add(to *[]uint32, n int, by root) {
-	if _, ok := r.by[uint32(n)]; ok {
-		return
-	}
-	if len(r.by) >= maxRoots {
-		r.full = true
-		return
-	}
-	r.by[uint32(n)] = by
-	*to = append(*to, uint32(n))
-}
-
-// field records that a static field keeps an object. A slot without a field can keep a string as
-// well; the field is of interest then.
-func (r *rootsOf) field(at arch.Addr, to int) {
-	by, ok := r.by[uint32(to)]
-	switch {
-	case !ok:
-		r.add(&r.sure, to, root{kind: profile.RootStatic, slots: []arch.Addr{at}})
-	case by.kind == profile.RootStatic && len(by.slots) < maxEqualSlots:
-		by.slots = append(by.slots, at)
-		r.by[uint32(to)] = by
-	}
-}
 
 // findRoots reads the roots, once. Stacks are read if they are wanted. Failures are noted in out.
 func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *rootsOf {
@@ -106,12 +56,6 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 	out.RootsMoved = h.moved()
 	return r
 }
-
-// moved reports whether objects may have been moved since the walk began.
-func (h *heapWalk) moved() bool { return !h.p.Moments().Unmoved(h.epoch) }
-
-// slot is a static field, as of before the walk.
-type slot struct{ table, at, to arch.Addr }
 
 // Bounds of the read before the walk.
 const (
@@ -163,25 +107,6 @@ func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	h.earlyRoots(g, r)
 	for _, n := range tables {
 		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
-	}
-}
-
-// earlyRoots adds the objects that static fields referred to before the walk, if no object has been
-// moved since.
-func (h *heapWalk) earlyRoots(g *heap.Graph, r *rootsOf) {
-	if len(h.early) == 0 || h.moved() {
-		return
-	}
-	for _, s := range h.early {
-		n, ok := g.Number(s.table)
-		if !ok {
-			continue
-		}
-		if table, in := g.Object(n); h.isStatics(table, in) {
-			if to, ok := g.Number(s.to); ok {
-				r.field(s.at, to)
-			}
-		}
 	}
 }
 
@@ -352,4 +277,13 @@ func (s *stackScan) method(at arch.Addr) string {
 		}
 	}
 	return ""
+}
+
+// noteEpoch notes the GC epoch of the objects' addresses, and reads the fields that may change
+// during the walk. Only a graph needs both.
+func (h *heapWalk) noteEpoch() {
+	if h.graph() {
+		h.epoch = h.p.Moments().Epoch()
+		h.readSlots()
+	}
 }

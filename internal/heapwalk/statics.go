@@ -5,29 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/clr/heap"
-)
-
-// statics finds the names of static fields by address.
-type statics struct {
-	bases []staticBase                    // by address
-	known map[arch.Addr]map[uint32]string // names of static reference fields, by class and offset
-	own   map[arch.Addr]map[uint32]string // likewise of thread-static fields
-	local map[uint32][]arch.Addr          // the possible classes of thread-static fields, by the number of the array
-	ahead map[arch.Addr]aot.StaticFields  // of a native AOT program, by base
-}
-
-// staticBase is the address of the static reference fields of a class.
-type staticBase struct{ at, mt arch.Addr }
-
-// Bounds of a search for static fields.
-const (
-	maxClasses     = 1 << 19 // classes that can have static fields
-	maxModules     = 1 << 14
-	maxEqualSlots  = 16      // fields that refer to one object
-	maxKnownFields = 1 << 12 // classes with remembered fields
-	maxTable       = 1 << 20 // bytes of the static fields of a class
 )
 
 // readStatics finds the static fields, once.
@@ -68,8 +46,6 @@ func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 	slices.SortFunc(s.bases, byAddress)
 	return s
 }
-
-func byAddress(a, b staticBase) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.mt, b.mt)) }
 
 // modules returns the modules of all assemblies, and the modules of the types with objects on the
 // heap.

@@ -115,16 +115,6 @@ func (h *HeapWalk) Ahead() time.Duration {
 	return time.Duration(used/h.share()) - time.Since(h.Begin)
 }
 
-// Sleep waits; false: ctx has ended.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // Threads lists the current threads of the runtime.
 func (h *HeapWalk) Threads() ([]arch.Addr, error) {
 	h.p.Engine.Cache.Invalidate()

@@ -150,3 +150,13 @@ func passing(err error) bool {
 	}
 	return false
 }
+
+// Sleep waits; false: ctx has ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
