@@ -327,7 +327,7 @@ func TestJSONOfNothing(t *testing.T) {
 	if err := JSON(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"process":{"pid":1},"capturedAt":"1970-01-01T00:00:00.000000005Z","threads":[{"osThreadId":1,` +
+	want := `{"process":{"pid":1},"capturedAt":"1970-01-01T00:00:00.000000005Z","stops":0,"threads":[{"osThreadId":1,` +
 		`"name":"a\ufffd<b>","complete":false,"frames":[]}]}` + "\n"
 	if b.String() != want {
 		t.Errorf("got  %swant %s", b.String(), want)
