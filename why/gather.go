@@ -28,8 +28,8 @@ const (
 	answerWithin = 3 * time.Second
 	// endsWithin is how long a recording may take to end: mostly the time in which the agent leaves.
 	endsWithin = 2 * time.Second
-	// leastSampling is the shortest useful recording.
-	leastSampling = 300 * time.Millisecond
+	// leastSampling is the shortest recording that the judges use.
+	leastSampling = enough
 	// sampleRate is in samples a second. The rate is not a multiple of usual periods in programs.
 	sampleRate = 97
 )
@@ -89,11 +89,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.census(ctx)
 	g.inFlight(ctx)
 	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
-	if left := max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4); left >= leastSampling {
-		g.sample(ctx, left)
-	} else {
-		g.miss("No samples were taken: there was no time for them. Look longer, with --for.")
-	}
+	g.sample(ctx, max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4, leastSampling))
 	for i := range 2 {
 		if i > 0 && !session.Sleep(ctx, lookGap) {
 			return ctx.Err()

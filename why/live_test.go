@@ -170,6 +170,20 @@ func TestLookRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestShortestLook: also the shortest look takes enough samples to tell a loop in many threads.
+func TestShortestLook(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "crowd"}})
+		testenv.UntilSeen(t, func() string {
+			r := look(t, a, why.Options{For: why.MinFor, NoAgent: true})
+			if len(r.Verdicts) != 1 || !strings.Contains(r.Verdicts[0].Text, "Shop.Busy.Match") {
+				return fmt.Sprintf("the loop, but %v", r.Verdicts)
+			}
+			return ""
+		})
+	})
+}
+
 // TestLookAtCrowd: a loop in many threads, so that each thread has a CPU for a short time only.
 func TestLookAtCrowd(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {

@@ -33,13 +33,7 @@ func TestNoPlaceForSocket(t *testing.T) {
 		r := finish(t, exec.Command("clrsnap", "record", pid, "--event", "exception", "-d", "1s", "-o",
 			filepath.Join(t.TempDir(), "a.clrsnap")))
 		r.says(t, 1, c.says, "start the program again, with an existing directory with a short path as TMPDIR")
-		var why result
-		for d := 4; ; d *= 2 { // on a busy machine there is no time for the agent
-			why = finish(t, exec.Command("clrsnap", "why", pid, "--for", fmt.Sprintf("%ds", d)))
-			if d > 60 || !strings.Contains(unwrapped(why.stdout), "there was no time for them") {
-				break
-			}
-		}
+		why := finish(t, exec.Command("clrsnap", "why", pid))
 		if !strings.Contains(unwrapped(why.stdout+why.stderr), c.says) {
 			t.Errorf("why does not say %q:\n%s%s", c.says, why.stdout, why.stderr)
 		}
