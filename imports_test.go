@@ -193,9 +193,12 @@ var mayImport = map[string]string{
 		"internal/source " +
 		"internal/target internal/target/live internal/walk",
 
-	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
-		"internal/heapwalk internal/openfiles internal/procfs internal/requests internal/session internal/sockdiag " +
-		"internal/target internal/tasks",
+	"internal/phrase": "profile internal/display",
+	"internal/gather": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool " +
+		"internal/display internal/heapwalk internal/openfiles internal/phrase internal/procfs internal/requests " +
+		"internal/session internal/sockdiag internal/tasks",
+	"why": ". profile internal/clr/threadpool internal/display internal/gather internal/heapwalk internal/phrase " +
+		"internal/tasks",
 
 	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/source internal/waiting",

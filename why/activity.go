@@ -4,39 +4,41 @@ import (
 	"fmt"
 	"time"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
 // activity is what the process did, as far as the evidence tells.
 func (e *evidence) activity() *profile.Activity {
 	first, last, ok := e.delta()
-	if !ok || e.core() {
+	if !ok || e.Core() {
 		return nil
 	}
 	a := &profile.Activity{
-		CPU: e.cpuActivity(first, last), GCShare: -1, ExceptionsPerSecond: -1, Descriptors: last.files,
-		DescriptorsLimit: last.filesLimit,
+		CPU: e.cpuActivity(first, last), GCShare: -1, ExceptionsPerSecond: -1, Descriptors: last.Files,
+		DescriptorsLimit: last.FilesLimit,
 	}
 	a.RequestsInFlight, a.RequestsEnded = -1, e.requestsEnded()
-	if l := e.lastFlight(); l != nil && !l.Requests.Partial {
-		a.RequestsInFlight, a.RequestsOver = len(l.requests()), l.at-e.flights[0].at
+	if l := e.LastFlight(); l != nil && !l.Requests.Partial {
+		a.RequestsInFlight, a.RequestsOver = len(l.RequestsNow()), l.At-e.Flights[0].At
 	}
 	e.tasksActivity(a)
 	e.memoryActivity(a, last)
-	if r := e.samples; r != nil && r.Duration >= enough {
-		if hasMode(r, profile.GC) {
-			a.GCShare = atOnce(int64(collectionsOf(r).pause), r.Duration)
+	if r := e.Samples; r != nil && r.Duration >= gather.Enough {
+		if gather.HasMode(r, profile.GC) {
+			a.GCShare = gather.AtOnce(int64(collectionsOf(r).pause), r.Duration)
 		}
-		if hasMode(r, profile.Exception) {
+		if gather.HasMode(r, profile.Exception) {
 			thrown, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Exception })
 			a.ExceptionsPerSecond = float64(thrown) / r.Duration.Seconds()
 		}
 	}
-	for i := range e.last().snap.Threads {
-		switch t := &e.last().snap.Threads[i]; {
-		case resting(t):
+	for i := range e.Last().Snap.Threads {
+		switch t := &e.Last().Snap.Threads[i]; {
+		case gather.Resting(t):
 			a.Threads.Idle++
-		case e.held(), t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
+		case e.Held(), t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
 			a.Threads.Waiting++
 		default:
 			a.Threads.Running++
@@ -48,29 +50,29 @@ func (e *evidence) activity() *profile.Activity {
 // tasksActivity adds the async methods.
 func (e *evidence) tasksActivity(a *profile.Activity) {
 	a.TasksInFlight, a.TasksEnded = -1, -1
-	l := e.lastFlight()
+	l := e.LastFlight()
 	if l == nil || l.Tasks.Partial || l.Tasks.Unread > 0 || l.Tasks.ConsistentShare < 1 {
 		return
 	}
 	a.TasksInFlight = l.Tasks.Methods
-	if e.methodsEnded.known {
-		a.TasksEnded, a.TasksExact = e.methodsEnded.count, e.methodsEnded.exact
-		a.TasksOver = l.at - e.flights[0].at
+	if e.MethodsEnded.Known {
+		a.TasksEnded, a.TasksExact = e.MethodsEnded.Count, e.MethodsEnded.Exact
+		a.TasksOver = l.At - e.Flights[0].At
 	}
 }
 
 // memoryActivity adds the memory, its growth, and the control group in which the least is left.
-func (e *evidence) memoryActivity(a *profile.Activity, last *moment) {
-	if n := len(e.heaps); n > 0 {
-		first, now := &e.heaps[0], &e.heaps[n-1]
+func (e *evidence) memoryActivity(a *profile.Activity, last *gather.Moment) {
+	if n := len(e.Heaps); n > 0 {
+		first, now := &e.Heaps[0], &e.Heaps[n-1]
 		if a.Memory = now.Memory; n > 1 && first.Memory != nil && now.Memory != nil {
-			a.MemoryGrown, a.MemoryOver = now.Memory.Since(first.Memory), now.at-first.at
-			if hasMode(e.samples, profile.GC) {
+			a.MemoryGrown, a.MemoryOver = now.Memory.Since(first.Memory), now.At-first.At
+			if gather.HasMode(e.Samples, profile.GC) {
 				withoutAgent(a.MemoryGrown)
 			}
 		}
 	}
-	if m := last.groups.LeastMemory(); m != nil {
+	if m := last.Groups.LeastMemory(); m != nil {
 		a.MemoryLimit = &profile.MemoryLimit{Limit: m.Limit(), Used: m.Used - m.Reclaim}
 	}
 }
@@ -89,13 +91,13 @@ func withoutAgent(m *profile.Memory) {
 }
 
 // cpuActivity is the CPU time between two moments; nil: not known. With few samples the use of the time is unknown.
-func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
-	took := last.at - first.at
-	if took <= 0 || last.cpu < first.cpu {
+func (e *evidence) cpuActivity(first, last *gather.Moment) *profile.ActivityCPU {
+	took := last.At - first.At
+	if took <= 0 || last.CPU < first.CPU {
 		return nil
 	}
-	a := &profile.ActivityCPU{Used: atOnce(int64(last.cpu-first.cpu), took), May: float64(e.cpus)}
-	for _, c := range last.groups.CPU {
+	a := &profile.ActivityCPU{Used: gather.AtOnce(int64(last.CPU-first.CPU), took), May: float64(e.CPUs)}
+	for _, c := range last.Groups.CPU {
 		if c.Quota > 0 {
 			a.May = min(a.May, c.Quota)
 		}
@@ -106,14 +108,14 @@ func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 		return a
 	}
 	runs := func(x *profile.Sample) bool { return x.Mode == mode && x.State == profile.Running }
-	all, n := weigh(e.samples, runs)
+	all, n := weigh(e.Samples, runs)
 	if n < leastRun {
 		return a
 	}
-	a.ByKind = e.samples.CPUByKind(mode)
-	if list := sites(e.samples, runs); len(list) > 0 {
-		a.Path, a.PathShare = frames(e.samples, list[0].leaf), float64(list[0].weight)/float64(all)
-		a.Own = e.samples.Function(list[0].node).Display
+	a.ByKind = e.Samples.CPUByKind(mode)
+	if list := gather.Sites(e.Samples, runs); len(list) > 0 {
+		a.Path, a.PathShare = gather.Frames(e.Samples, list[0].Leaf), float64(list[0].Weight)/float64(all)
+		a.Own = e.Samples.Function(list[0].Node).Display
 	}
 	a.OfNote = append(a.OfNote, e.ofNote(runs, all)...)
 	return a
@@ -127,21 +129,23 @@ const (
 
 // starved says that the process got too little CPU time: its threads were ready to run, and did not run, although the
 // process may use more CPUs. Threads that share all CPUs that the process may use wait for one another only.
-func (e *evidence) starved(a *profile.ActivityCPU, first, last *moment) []profile.Evidence {
+func (e *evidence) starved(a *profile.ActivityCPU, first, last *gather.Moment) []profile.Evidence {
 	ran, ready := e.ranAndReady()
-	whole := e.whole()
-	could := min(a.May, atOnce(int64(ran+ready), whole))
-	if atOnce(int64(ready), whole) < muchWanted || max(a.Used, atOnce(int64(ran), whole)) >= littleGot*could ||
+	whole := e.Whole()
+	could := min(a.May, gather.AtOnce(int64(ran+ready), whole))
+	if gather.AtOnce(int64(ready), whole) < muchWanted || max(a.Used, gather.AtOnce(int64(ran),
+		whole)) >= littleGot*could ||
 		len(judgeThrottled(e)) > 0 {
 		return nil
 	}
 	text := fmt.Sprintf("too little CPU time: the threads could have used %.2f CPUs, and got %.2f. A thread that was "+
-		"ready to run had no CPU for %s of the time.", could, a.Used, percent(1-e.served()))
-	took := last.at - first.at
-	if others := time.Duration(e.cpus)*took - (last.idle - first.idle) - (last.cpu - first.cpu); first.idle >= 0 &&
-		last.idle >= first.idle && atOnce(int64(others), took) >= (could-a.Used)/2 {
-		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s meanwhile.", atOnce(int64(others), took),
-			counted(e.cpus, "CPU", "CPUs"))
+		"ready to run had no CPU for %s of the time.", could, a.Used, phrase.Percent(1-e.served()))
+	took := last.At - first.At
+	if others := time.Duration(e.CPUs)*took - (last.Idle - first.Idle) - (last.CPU - first.CPU); first.Idle >= 0 &&
+		last.Idle >= first.Idle && gather.AtOnce(int64(others), took) >= (could-a.Used)/2 {
+		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s meanwhile.", gather.AtOnce(int64(others),
+			took),
+			phrase.Counted(e.CPUs, "CPU", "CPUs"))
 	}
 	return []profile.Evidence{{Text: text}}
 }

@@ -4,31 +4,32 @@ import (
 	"strings"
 	"testing"
 
+	"clrsnap/internal/gather"
 	"clrsnap/internal/openfiles"
 	"clrsnap/profile"
 )
 
 // pipeCall is a call of thread 1 of process 42 whose other end process 43 has.
-func pipeCall(writes bool, ends ...farEnd) blockedCall {
-	return blockedCall{
-		Call: openfiles.Call{FD: 5, Writes: writes, Link: "pipe:[7]"}, pid: 42, own: true, what: "a pipe",
-		thread: profile.ThreadRef{OSThreadID: 1, Name: "log"}, ends: ends,
+func pipeCall(writes bool, ends ...gather.FarEnd) gather.BlockedCall {
+	return gather.BlockedCall{
+		Call: openfiles.Call{FD: 5, Writes: writes, Link: "pipe:[7]"}, Pid: 42, Own: true, What: "a pipe",
+		Thread: profile.ThreadRef{OSThreadID: 1, Name: "log"}, Ends: ends,
 	}
 }
 
 // TestBlockedIOVerdicts: a write that nobody reads is a finding; a read is one only if its writer waits for the reader,
 // or if others wait for the reader; and an end that is about to be served is none.
 func TestBlockedIOVerdicts(t *testing.T) {
-	sleeps := farEnd{pid: 43, command: "sleep", does: "is sleeping (nanosleep)"}
-	ready := farEnd{pid: 43, command: "cat", ready: true}
-	full := pipeCall(true, farEnd{pid: 42, own: true})
-	full.own, full.pid, full.command = false, 43, "cat"
-	circle := farEnd{pid: 43, command: "cat", next: &full}
+	sleeps := gather.FarEnd{Pid: 43, Command: "sleep", Does: "is sleeping (nanosleep)"}
+	ready := gather.FarEnd{Pid: 43, Command: "cat", Ready: true}
+	full := pipeCall(true, gather.FarEnd{Pid: 42, Own: true})
+	full.Own, full.Pid, full.Command = false, 43, "cat"
+	circle := gather.FarEnd{Pid: 43, Command: "cat", Next: &full}
 	child := full
-	child.awaited = true
+	child.Awaited = true
 	for _, tt := range []struct {
 		name    string
-		call    blockedCall
+		call    gather.BlockedCall
 		waiters int // for a lock that the thread of the call holds
 		says    string
 	}{
@@ -50,7 +51,7 @@ func TestBlockedIOVerdicts(t *testing.T) {
 				threads = append(threads, waiting(10+id, lock, "Shop.Till.Pay"))
 			}
 			e := same(4, threads...)
-			e.process.PID, e.blocked = 42, []blockedCall{tt.call}
+			e.Process.PID, e.Blocked = 42, []gather.BlockedCall{tt.call}
 			list := judgeBlockedIO(e)
 			if tt.says == "" {
 				if len(list) > 0 {

@@ -11,7 +11,9 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -157,9 +159,9 @@ func blockedWorkers(n int) (out []profile.Thread) {
 
 // pooled adds the state of the pool to all looks.
 func (e *evidence) pooled(minimum int, queued ...int) *evidence {
-	for i := range e.looks {
-		n := len(e.looks[i].snap.Threads)
-		e.looks[i].pool = &threadpool.State{
+	for i := range e.Looks {
+		n := len(e.Looks[i].Snap.Threads)
+		e.Looks[i].Pool = &threadpool.State{
 			Workers: n, Working: n, Goal: n, Minimum: minimum, Maximum: 100, Queued: queued[i], HasQueue: true,
 		}
 	}
@@ -222,12 +224,12 @@ func TestPool(t *testing.T) {
 	idle := worker(waiting(99, profile.Wait{Kind: profile.WaitIdle}, "System.Threading.LowLevelLifoSemaphore.Wait",
 		"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"))
 	e := same(2, append(blockedWorkers(8), idle)...).pooled(2, 90, 90)
-	for i := range e.looks {
-		e.looks[i].pool.Working, e.looks[i].pool.Goal = 8, 9
+	for i := range e.Looks {
+		e.Looks[i].Pool.Working, e.Looks[i].Pool.Goal = 8, 9
 	}
 	verdict(t, judgePool(e), profile.CausePoolStarvation, profile.Likely, "8 of the 9 workers") // one is about to work
-	for i := range e.looks {
-		e.looks[i].pool.Goal = 8
+	for i := range e.Looks {
+		e.Looks[i].Pool.Goal = 8
 	}
 	verdict(t, judgePool(e), profile.CausePoolStarvation, profile.Certain, "8 of its 9 workers are blocked",
 		"1 is idle")
@@ -276,16 +278,16 @@ func TestCPU(t *testing.T) {
 		regex = append(regex, []string{fmt.Sprintf("System.Text.RegularExpressions.Part%d", i), "Shop.Spam.Check"})
 	}
 	e := spins(busy(0.99, 0), regex...)
-	for i := range e.samples.Functions {
-		if f := &e.samples.Functions[i]; f.Module == "System.Private.CoreLib" {
+	for i := range e.Samples.Functions {
+		if f := &e.Samples.Functions[i]; f.Module == "System.Private.CoreLib" {
 			f.Module = "System.Text.RegularExpressions"
 		}
 	}
 	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
 
 	// The program's own method is inlined into a method made at run time.
-	for i := range e.samples.Functions {
-		if f := &e.samples.Functions[i]; f.Module == "Shop" {
+	for i := range e.Samples.Functions {
+		if f := &e.Samples.Functions[i]; f.Module == "Shop" {
 			f.Module, f.Method, f.Display = "", "lambda_method1", "lambda_method1"
 		}
 	}
@@ -350,8 +352,8 @@ func TestCrowd(t *testing.T) {
 	e := crowd(func(int, int) string { return "Shop.Cache.Find" })
 	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "100 threads are ready to run all the time",
 		"100 % of the samples", "Shop.Cache.Find", "Together: 8.0 s of CPU time in 4.0 s: 200 % of a CPU.")
-	if len(e.missing) > 0 {
-		t.Errorf("%q", e.missing)
+	if len(e.Missing) > 0 {
+		t.Errorf("%q", e.Missing)
 	}
 	two := judgeCPU(crowd(func(id, _ int) string { return []string{"Shop.Cache.Find", "Shop.Cache.Add"}[id%2] }))
 	if len(two) != 2 || !strings.HasPrefix(two[0].Text, "50 threads") || !strings.HasPrefix(two[1].Text, "50 threads") {
@@ -451,13 +453,13 @@ func TestThrottled(t *testing.T) {
 		return cgroup.State{
 			CPU: []cgroup.CPU{{Group: "/shop", Quota: 0.5, Periods: periods, Throttled: throttled, Stood: stood}}}
 	}
-	e.moments = []moment{{groups: group(100, 50, time.Second)},
-		{at: 4 * time.Second, groups: group(140, 80, 3*time.Second)}}
+	e.Moments = []gather.Moment{{Groups: group(100, 50, time.Second)},
+		{At: 4 * time.Second, Groups: group(140, 80, 3*time.Second)}}
 	verdict(t, judgeThrottled(e), profile.CauseThrottled, profile.Certain, "0.5 CPUs", "75 %",
 		"2.0 s in 4.0 s", "/shop")
-	e.moments[1].groups = group(140, 55, 1100*time.Millisecond)
+	e.Moments[1].Groups = group(140, 55, 1100*time.Millisecond)
 	none(t, judgeThrottled(e))
-	e.moments[1].groups = group(140, 80, 1100*time.Millisecond)
+	e.Moments[1].Groups = group(140, 80, 1100*time.Millisecond)
 	none(t, judgeThrottled(e)) // often, but briefly
 }
 
@@ -468,39 +470,39 @@ func TestMemory(t *testing.T) {
 			Memory: []cgroup.Memory{{Group: "/shop", Max: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
 				Hits: hits, Kills: kills}}}
 	}
-	e.moments = []moment{{groups: group(900, 0, 5, 1)}, {at: 4 * time.Second, groups: group(980, 10, 25, 1)}}
+	e.Moments = []gather.Moment{{Groups: group(900, 0, 5, 1)}, {At: 4 * time.Second, Groups: group(980, 10, 25, 1)}}
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "970 MiB of 1000 MiB", "20 times")
-	e.moments[1].groups = group(999, 400, 25, 1)
+	e.Moments[1].Groups = group(999, 400, 25, 1)
 	none(t, judgeMemory(e)) // files that were read
-	e.moments[1].groups = group(980, 10, 5, 1)
+	e.Moments[1].Groups = group(980, 10, 5, 1)
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Possible, "970 MiB of 1000 MiB", "not reached")
-	e.moments[1].groups = group(940, 10, 5, 1)
+	e.Moments[1].Groups = group(940, 10, 5, 1)
 	none(t, judgeMemory(e)) // much, but enough
-	e.moments[1].groups = group(300, 10, 5, 2)
+	e.Moments[1].Groups = group(300, 10, 5, 2)
 	none(t, judgeMemory(e)) // a group below had too little
-	e.moments[1].groups = group(980, 10, 25, 2)
+	e.Moments[1].Groups = group(980, 10, 25, 2)
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "killed 1 process")
-	e.ended = true
+	e.Ended = true
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Likely, "970 MiB of the 1000 MiB",
 		"the kernel has killed the process")
-	e.moments[1].groups = group(300, 10, 25, 2)
+	e.Moments[1].Groups = group(300, 10, 25, 2)
 	none(t, judgeMemory(e)) // the process has ended for another reason
 }
 
 func TestDescriptors(t *testing.T) {
 	e := same(4)
-	files := func(n int) []moment {
-		return []moment{{files: n - 10},
-			{files: n, filesLimit: 1000, kinds: map[string]int{"files in /tmp": n - 50, "pipes": 3}}}
+	files := func(n int) []gather.Moment {
+		return []gather.Moment{{Files: n - 10},
+			{Files: n, FilesLimit: 1000, Kinds: map[string]int{"files in /tmp": n - 50, "pipes": 3}}}
 	}
-	e.moments = files(995)
+	e.Moments = files(995)
 	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Certain, "995 of the 1,000",
 		"945 of them are files in /tmp")
-	e.moments = files(930)
+	e.Moments = files(930)
 	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Likely)
-	e.moments = files(850)
+	e.Moments = files(850)
 	none(t, judgeDescriptors(e))
-	e.moments[1].filesLimit = -1
+	e.Moments[1].FilesLimit = -1
 	none(t, judgeDescriptors(e))
 }
 
@@ -510,32 +512,32 @@ func TestGrowth(t *testing.T) {
 	e.piled(handlers, 5000, 8000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more",
 		"1,000 a second", "Shop.PriceAlert")
-	e.kept = []keptPile{{handlers, &profile.HeapPath{
+	e.Kept = []gather.KeptPile{{Pile: handlers, Path: &profile.HeapPath{
 		Root: profile.RootStatic, Static: "Shop.Alerts.Changed", Steps: []profile.HeapStep{{Type: handlers.Type}},
 	}}}
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Certain, "kept by static field Shop.Alerts.Changed",
 		"static field Shop.Alerts.Changed → System.EventHandler<long>")
-	e.kept = nil
+	e.Kept = nil
 	e.piled(handlers, 5000, 5060)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Possible, "60 more")
 	for _, counts := range [][2]int{{5000, 5020}, {200, 800}, {5000, 4000}} {
 		e.piled(handlers, counts[0], counts[1])
 		none(t, judgeGrowth(e))
 	}
-	e.heaps = e.heaps[:1]
+	e.Heaps = e.Heaps[:1]
 	none(t, judgeGrowth(e))
 }
 
 // piled makes a heap grow within three seconds.
 func (e *evidence) piled(p heapwalk.Pile, before, after int) {
-	e.heaps = nil
+	e.Heaps = nil
 	for i, n := range []int{before, after} {
-		h := heapLook{at: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
+		h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
 		p.Count = n
-		h.piles = []heapwalk.Pile{p}
+		h.Piles = []heapwalk.Pile{p}
 		h.Types = []profile.HeapType{{Name: "Shop.PriceAlert"}}
 		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: uint64(n), Bytes: uint64(n) * 1024}
-		e.heaps = append(e.heaps, h)
+		e.Heaps = append(e.Heaps, h)
 	}
 }
 
@@ -569,10 +571,10 @@ func TestGrowthOfCollections(t *testing.T) {
 		{"of unknown age", orders, 0, 359_700, 360_000, true, ""},
 	} {
 		e := same(4)
-		e.age = tt.age
+		e.Age = tt.age
 		e.piled(tt.of, tt.before, tt.after)
 		if tt.kept {
-			e.kept = []keptPile{{tt.of, path}}
+			e.Kept = []gather.KeptPile{{Pile: tt.of, Path: path}}
 		}
 		got := judgeGrowth(e)
 		switch {
@@ -583,12 +585,12 @@ func TestGrowthOfCollections(t *testing.T) {
 		}
 	}
 	e := same(4)
-	e.age, e.kept = time.Hour, []keptPile{{orders, path}}
+	e.Age, e.Kept = time.Hour, []gather.KeptPile{{Pile: orders, Path: path}}
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
 		"kept by static field Shop.Orders.all")
 	// Work that waits for a worker of the pool is not piled up by the program.
-	e.kept[0].path = &profile.HeapPath{Root: profile.RootStatic, Static: "System.Threading.ThreadPool.s_workQueue"}
+	e.Kept[0].Path = &profile.HeapPath{Root: profile.RootStatic, Static: "System.Threading.ThreadPool.s_workQueue"}
 	none(t, judgeGrowth(e))
 	// On a long path, the program's own code knows the end.
 	long := &profile.HeapPath{Root: profile.RootStatic, Static: "System.Signals.all"}
@@ -597,7 +599,7 @@ func TestGrowthOfCollections(t *testing.T) {
 	}
 	long.Steps = append(long.Steps, profile.HeapStep{Type: "Shop.Book", Field: "orders"},
 		profile.HeapStep{Type: orders.Type})
-	e.kept[0].path = long
+	e.Kept[0].Path = long
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
 		"It is in field Shop.Book.orders.", "→ … → System.Action._target",
 		"→ Shop.Book.orders → "+orders.Type)
@@ -616,8 +618,9 @@ func TestLittleCPU(t *testing.T) {
 		idle       float64 // CPUs of the machine
 		says       string  // "": nothing
 	}{
-		{"beside others", 10, 0.02, 0.9, 0, "could have used 2.00 CPUs, and got 0.20. A thread that was ready to run had " +
-			"no CPU for 98 % of the time. Other programs used 1.80 of the machine's 2 CPUs meanwhile."},
+		{"beside others", 10, 0.02, 0.9, 0,
+			"could have used 2.00 CPUs, and got 0.20. A thread that was ready to run had " +
+				"no CPU for 98 % of the time. Other programs used 1.80 of the machine's 2 CPUs meanwhile."},
 		{"alone", 10, 0.2, 0.8, 0, ""},
 		{"one of two CPUs may be used", 10, 0.1, 0.9, 1, "could have used 2.00 CPUs, and got 1.00. A thread that was " +
 			"ready to run had no CPU for 90 % of the time."},
@@ -632,9 +635,10 @@ func TestLittleCPU(t *testing.T) {
 		for i := range tt.threads {
 			e.runs(10+i, tt.ran, tt.ready)
 		}
-		e.cpus = 2
+		e.CPUs = 2
 		cpus := func(n float64) time.Duration { return time.Duration(n * float64(4*time.Second)) }
-		e.moments = []moment{{}, {at: 4 * time.Second, cpu: cpus(tt.ran * float64(tt.threads)), idle: cpus(tt.idle)}}
+		e.Moments = []gather.Moment{{}, {At: 4 * time.Second, CPU: cpus(tt.ran * float64(tt.threads)),
+			Idle: cpus(tt.idle)}}
 		list := e.activity().CPU.OfNote
 		switch {
 		case tt.says == "" && len(list) > 0:
@@ -667,19 +671,19 @@ func TestGrowthOfLists(t *testing.T) {
 		{"a list that is nearly full", 6000, 6001, path, 10 * time.Minute, false},
 	} {
 		e := same(4)
-		e.age = tt.age
+		e.Age = tt.age
 		for i, n := range []uint64{5400, 6000} {
-			h := heapLook{at: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
+			h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
 			for _, of := range []struct{ name, assembly string }{
 				{"Shop.Picture", "Shop"}, {"Shop.Step", "Shop"}, {"byte[]", "System.Private.CoreLib"},
 			} {
 				h.Types = append(h.Types, profile.HeapType{Name: of.name, Assembly: of.assembly,
 					HeapAmount: profile.HeapAmount{Count: n, Bytes: 100 * n}})
 			}
-			e.heaps = append(e.heaps, h)
+			e.Heaps = append(e.Heaps, h)
 		}
 		for i, name := range []string{"byte[]", "Shop.Step", "Shop.Picture"} {
-			e.rows = append(e.rows, heapwalk.Row{Type: name, Count: tt.kept, Steps: tt.steps + i - 1, Path: tt.path,
+			e.Rows = append(e.Rows, heapwalk.Row{Type: name, Count: tt.kept, Steps: tt.steps + i - 1, Path: tt.path,
 				Bytes: 18 << 20})
 		}
 		if !tt.said {
@@ -690,27 +694,27 @@ func TestGrowthOfLists(t *testing.T) {
 		}
 		verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "6,000 objects of Shop.Step",
 			"600 more than 3.0 s before (200 a second)", "keep 18.0 MiB", "field Shop.Step.before",
-			number(int64(tt.steps))+" references")
+			phrase.Number(int64(tt.steps))+" references")
 	}
 }
 
 func TestHeapLimit(t *testing.T) {
-	heap := func(used uint64) heapLook {
+	heap := func(used uint64) gather.HeapLook {
 		h := &profile.Heap{Parts: []profile.HeapPart{{Size: used << 20}}, Types: []profile.HeapType{{Name: "byte[]"}}}
 		h.Types[0].Generations[profile.Gen0] = profile.HeapAmount{Count: 1, Bytes: 5 << 20}
 		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: 1, Bytes: (used - 5) << 20}
-		return heapLook{Heap: h}
+		return gather.HeapLook{Heap: h}
 	}
 	full := func(e *evidence, used uint64) *evidence {
-		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)},
-			heapLimit{bytes: 100 << 20, source: "DOTNET_GCHeapHardLimit"}
+		e.Heaps, e.HeapLimit = []gather.HeapLook{heap(used), heap(used + 2)},
+			gather.HeapLimit{Bytes: 100 << 20, Source: "DOTNET_GCHeapHardLimit"}
 		return e
 	}
 	const gen2 = "gen 2, blocking, allocation"
 	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)),
 		profile.CauseMemoryPressure, profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
 	assumed := full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)
-	assumed.heapLimit = limitOf(134<<20, slices.Values([]string{"HOME=/"}))
+	assumed.HeapLimit = gather.LimitOf(134<<20, slices.Values([]string{"HOME=/"}))
 	verdict(t, judgeHeapLimit(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100",
 		"unless runtimeconfig.json")
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
@@ -724,19 +728,20 @@ func TestLimitOf(t *testing.T) {
 	for _, tt := range []struct {
 		environ []string
 		group   int64
-		want    heapLimit
+		want    gather.HeapLimit
 	}{
-		{nil, 0, heapLimit{}},
-		{nil, group, heapLimit{150 << 20, "75 % of its control group's limit", true}},
-		{[]string{"COMPlus_GCHeapHardLimit=0x6400000"}, group, heapLimit{100 << 20, "COMPlus_GCHeapHardLimit", false}},
+		{nil, 0, gather.HeapLimit{}},
+		{nil, group, gather.HeapLimit{Bytes: 150 << 20, Source: "75 % of its control group's limit", Assumed: true}},
+		{[]string{"COMPlus_GCHeapHardLimit=0x6400000"}, group, gather.HeapLimit{Bytes: 100 << 20,
+			Source: "COMPlus_GCHeapHardLimit", Assumed: false}},
 		{[]string{"COMPlus_GCHeapHardLimit=1", "DOTNET_GCHeapHardLimit=6400000"}, 0,
-			heapLimit{100 << 20, "DOTNET_GCHeapHardLimit", false}},
+			gather.HeapLimit{Bytes: 100 << 20, Source: "DOTNET_GCHeapHardLimit", Assumed: false}},
 		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, group,
-			heapLimit{100 << 20, "DOTNET_GCHeapHardLimitPercent", true}},
-		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, 0, heapLimit{}},
-		{[]string{"DOTNET_GCHeapHardLimit=x", "GCHeapHardLimit=6400000"}, 0, heapLimit{}},
+			gather.HeapLimit{Bytes: 100 << 20, Source: "DOTNET_GCHeapHardLimitPercent", Assumed: true}},
+		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, 0, gather.HeapLimit{}},
+		{[]string{"DOTNET_GCHeapHardLimit=x", "GCHeapHardLimit=6400000"}, 0, gather.HeapLimit{}},
 	} {
-		if got := limitOf(tt.group, slices.Values(tt.environ)); got != tt.want {
+		if got := gather.LimitOf(tt.group, slices.Values(tt.environ)); got != tt.want {
 			t.Errorf("%q: %+v", tt.environ, got)
 		}
 	}
@@ -757,8 +762,8 @@ func TestPairs(t *testing.T) {
 		pileAt(8, heapwalk.Collection, 1200), pileAt(6, heapwalk.Collection, 900),
 	}
 	got := map[arch.Addr]int{}
-	for _, p := range pairs(before, now) {
-		got[p.At] = p.before
+	for _, p := range gather.Pairs(before, now) {
+		got[p.At] = p.Before
 	}
 	if want := map[arch.Addr]int{2: 2000, 7: 3000, 9: 500, 8: 1000}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -768,15 +773,15 @@ func TestPairs(t *testing.T) {
 // TestAgentsMemory: the memory that the look itself brings into the process is no growth of the process.
 func TestAgentsMemory(t *testing.T) {
 	e := same(1).recorded(2, profile.GC).done()
-	e.moments = []moment{{}, {at: 4 * time.Second}}
-	e.heaps = []heapLook{
+	e.Moments = []gather.Moment{{}, {At: 4 * time.Second}}
+	e.Heaps = []gather.HeapLook{
 		{Heap: &profile.Heap{Memory: &profile.Memory{Native: 100 << 20}}},
-		{at: 4 * time.Second, Heap: &profile.Heap{
+		{At: 4 * time.Second, Heap: &profile.Heap{
 			Memory: &profile.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20},
 		}},
 	}
 	var a profile.Activity
-	e.memoryActivity(&a, &e.moments[1])
+	e.memoryActivity(&a, &e.Moments[1])
 	if got, want := *a.MemoryGrown, (profile.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -24,8 +26,8 @@ const (
 
 // runner is a thread that uses a whole CPU in one method.
 type runner struct {
-	thread watched
-	site   site
+	thread gather.Watched
+	site   gather.Site
 	share  float64 // of the thread's samples in the method
 	leaf   *profile.Function
 	native *profile.Function // with most samples, if most samples are in native code or in its stub
@@ -36,16 +38,16 @@ type runner struct {
 // judgeCPU looks for threads that have used a whole CPU in one method during the whole look.
 func judgeCPU(e *evidence) []profile.Verdict {
 	mode, ok := e.runningMode()
-	if !ok || e.samples.Duration < enough {
+	if !ok || e.Samples.Duration < gather.Enough {
 		return nil
 	}
 	byMethod := map[string][]runner{}
-	var starved []watched
-	threads := e.threads()
+	var starved []gather.Watched
+	threads := e.Threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.whole()) ||
-			float64(w.blocked) > fewBlocks*e.whole().Seconds() {
+		if w.Last().ManagedThreadID == 0 || float64(w.Ran+w.Ready) < wholeCPU*float64(e.Whole()) ||
+			float64(w.Blocked) > fewBlocks*e.Whole().Seconds() {
 			continue
 		}
 		if e.sharesWork(w) {
@@ -57,7 +59,7 @@ func judgeCPU(e *evidence) []profile.Verdict {
 		}
 		if ok {
 			r.thread = *w
-			key := e.samples.Function(r.site.node).Display
+			key := e.Samples.Function(r.site.Node).Display
 			byMethod[key] = append(byMethod[key], r)
 		}
 	}
@@ -78,8 +80,8 @@ func judgeCPU(e *evidence) []profile.Verdict {
 
 // crowds finds threads that share the CPUs and run one method during the whole look, although each thread has too few
 // samples to be judged alone. left are the other starved threads.
-func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runner, left []watched) {
-	byMethod := map[string][]watched{}
+func (e *evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [][]runner, left []gather.Watched) {
+	byMethod := map[string][]gather.Watched{}
 	for _, w := range starved {
 		if key := e.staysIn(&w, mode); key != "" {
 			byMethod[key] = append(byMethod[key], w)
@@ -106,10 +108,10 @@ func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runn
 
 // staysIn is the own method of a thread, in at least two looks and in each of the thread's few samples; "": several
 // methods.
-func (e *evidence) staysIn(w *watched, mode profile.Mode) string {
+func (e *evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
 	in, looks := "", 0
-	for _, t := range w.looks {
-		own := ownFrame(t.Frames)
+	for _, t := range w.Looks {
+		own := gather.OwnFrame(t.Frames)
 		if own == nil && !t.Complete {
 			continue // without a CPU during the look
 		}
@@ -118,20 +120,20 @@ func (e *evidence) staysIn(w *watched, mode profile.Mode) string {
 		}
 		in, looks = own.Display, looks+1
 	}
-	mine := runsOf(e.samples, idsOf([]watched{*w}), mode)
-	all, n := weigh(e.samples, mine)
-	list := sites(e.samples, mine)
-	if looks < 2 || n > 0 && (len(list) == 0 || e.samples.Function(list[0].node).Display != in ||
-		float64(list[0].weight) < sameMethod*float64(all)) {
+	mine := runsOf(e.Samples, idsOf([]gather.Watched{*w}), mode)
+	all, n := weigh(e.Samples, mine)
+	list := gather.Sites(e.Samples, mine)
+	if looks < 2 || n > 0 && (len(list) == 0 || e.Samples.Function(list[0].Node).Display != in ||
+		float64(list[0].Weight) < sameMethod*float64(all)) {
 		return ""
 	}
 	return in
 }
 
-func idsOf(threads []watched) map[int]bool {
+func idsOf(threads []gather.Watched) map[int]bool {
 	ids := map[int]bool{}
 	for i := range threads {
-		ids[threads[i].last().OSThreadID] = true
+		ids[threads[i].Last().OSThreadID] = true
 	}
 	return ids
 }
@@ -158,18 +160,18 @@ var parallel = []string{"System.Threading.Tasks.Parallel", "System.Linq.Parallel
 
 // sharesWork reports whether a thread works at a parallel loop together with others: the loop makes progress, item by
 // item. An endless loop in the work for one item is alone in the end.
-func (e *evidence) sharesWork(w *watched) bool {
+func (e *evidence) sharesWork(w *gather.Watched) bool {
 	in := func(t *profile.Thread) bool {
 		return t.State == "running" && slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
 			return slices.Contains(parallel, f.Module)
 		})
 	}
-	if !w.all(in) {
+	if !w.All(in) {
 		return false
 	}
-	threads := e.threads()
-	return slices.ContainsFunc(threads, func(o watched) bool {
-		return o.last().OSThreadID != w.last().OSThreadID && slices.ContainsFunc(o.looks, in)
+	threads := e.Threads()
+	return slices.ContainsFunc(threads, func(o gather.Watched) bool {
+		return o.Last().OSThreadID != w.Last().OSThreadID && slices.ContainsFunc(o.Looks, in)
 	})
 }
 
@@ -178,60 +180,61 @@ const maxLoops = 3
 
 // runningMode is the mode whose samples tell where threads run; false: none.
 func (e *evidence) runningMode() (profile.Mode, bool) {
-	if e.samples == nil || len(e.looks) < 2 {
+	if e.Samples == nil || len(e.Looks) < 2 {
 		return 0, false
 	}
-	if hasMode(e.samples, profile.CPU) {
+	if gather.HasMode(e.Samples, profile.CPU) {
 		return profile.CPU, true
 	}
-	return profile.Wall, hasMode(e.samples, profile.Wall)
+	return profile.Wall, gather.HasMode(e.Samples, profile.Wall)
 }
 
 // tooBusy notes that the starved threads cannot be judged individually, unless judgeThrottled blames the control
 // group. The note says what the threads do together. If all starved threads together have hardly run, other processes
 // have used the CPUs, and tooBusy notes nothing.
-func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
+func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
 	ran := time.Duration(0)
 	for i := range starved {
-		ran += starved[i].ran
+		ran += starved[i].Ran
 	}
-	if float64(ran) <= hardlyRun*float64(e.whole()) || len(judgeThrottled(e)) > 0 {
+	if float64(ran) <= hardlyRun*float64(e.Whole()) || len(judgeThrottled(e)) > 0 {
 		return
 	}
-	most := slices.MaxFunc(starved, func(a, b watched) int { return cmp.Compare(a.ran, b.ran) })
-	who, together := threadName(ref(most.last())), ""
+	most := slices.MaxFunc(starved, func(a, b gather.Watched) int { return cmp.Compare(a.Ran, b.Ran) })
+	who, together := phrase.ThreadName(gather.Ref(most.Last())), ""
 	if n := len(starved) - 1; n > 0 {
-		who = fmt.Sprintf("%s, like %s,", who, counted(n, "other", "others"))
+		who = fmt.Sprintf("%s, like %s,", who, phrase.Counted(n, "other", "others"))
 		together = e.together(idsOf(starved), ran, mode)
 	}
-	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
-		"too short to tell what it does.%s Look longer, with --for.", who, seconds(most.ran), together))
+	e.Missing = append(e.Missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
+		"too short to tell what it does.%s Look longer, with --for.", who, phrase.Seconds(most.Ran), together))
 }
 
 // together says what some threads do together, given their total running time.
 func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
-	r, mine := e.samples, runsOf(e.samples, ids, mode)
-	list := sites(r, mine)
+	r, mine := e.Samples, runsOf(e.Samples, ids, mode)
+	list := gather.Sites(r, mine)
 	if len(list) == 0 {
 		return ""
 	}
 	all, _ := weigh(r, mine)
 	return fmt.Sprintf(" Together they used %s of a CPU, and %s of their samples are in %s.",
-		percent(atOnce(int64(ran), e.whole())), percent(float64(list[0].weight)/float64(all)), method(list[0].frame(r)))
+		phrase.Percent(gather.AtOnce(int64(ran), e.Whole())), phrase.Percent(float64(list[0].Weight)/float64(all)),
+		phrase.Method(list[0].Frame(r)))
 }
 
 // runner reports the single method in which threads run, if there is one, and the number of the threads' samples.
 func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n int, ok bool) {
-	r, mine := e.samples, runsOf(e.samples, ids, mode)
+	r, mine := e.Samples, runsOf(e.Samples, ids, mode)
 	all, n := weigh(r, mine)
-	list := sites(r, mine)
+	list := gather.Sites(r, mine)
 	if len(list) == 0 {
-		list = sitesBy(r, mine, madeNode)
+		list = gather.SitesBy(r, mine, gather.MadeNode)
 	}
-	if n < leastRun || len(list) == 0 || float64(list[0].weight) < sameMethod*float64(all) {
+	if n < leastRun || len(list) == 0 || float64(list[0].Weight) < sameMethod*float64(all) {
 		return out, n, false
 	}
-	out = runner{site: list[0], share: float64(list[0].weight) / float64(all)}
+	out = runner{site: list[0], share: float64(list[0].Weight) / float64(all)}
 	leaves, natives, regex, inNative := map[*profile.Function]int64{}, map[*profile.Function]int64{}, int64(0), int64(0)
 	for i := range r.Samples {
 		if x := &r.Samples[i]; mine(x) {
@@ -253,7 +256,7 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 	if inNative > 0 && (stub || inNative >= all/2) {
 		out.native = heaviest(natives)
 	}
-	return out, n, concentrated(leaves, r.Function(out.site.node), all) || out.regex >= sameMethod
+	return out, n, concentrated(leaves, r.Function(out.site.Node), all) || out.regex >= sameMethod
 }
 
 // managedLeaf is the managed function nearest to the leaf.
@@ -293,7 +296,7 @@ func concentrated(leaves map[*profile.Function]int64, own *profile.Function, all
 func inRegex(r *profile.Recording, leaf int32) bool {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		f := r.Function(n)
-		if f.Module == "System.Text.RegularExpressions" || isGenerated(f.Method) {
+		if f.Module == "System.Text.RegularExpressions" || phrase.IsGenerated(f.Method) {
 			return true
 		}
 		if f.Kind == profile.Managed && f.Origin() == profile.OfUser {
@@ -306,9 +309,9 @@ func inRegex(r *profile.Recording, leaf int32) bool {
 // runsIn names the method of a site.
 func runsIn(own *profile.Frame) string {
 	if own != nil && own.Module == "" {
-		return method(own) + ", which was made at run time, perhaps with the program's own methods inlined"
+		return phrase.Method(own) + ", which was made at run time, perhaps with the program's own methods inlined"
 	}
-	return method(own)
+	return phrase.Method(own)
 }
 
 // nativeName names native code for a sentence.
@@ -321,32 +324,32 @@ func nativeName(f *profile.Function) string {
 
 // loop is the verdict on threads that run one method.
 func loop(e *evidence, list []runner) profile.Verdict {
-	r := e.samples
+	r := e.Samples
 	first := &list[0]
-	own := first.site.frame(r)
+	own := first.site.Frame(r)
 	var refs []profile.ThreadRef
 	least, ready := 1.0, 0.0
 	ran := time.Duration(0)
 	for i := range list {
-		ran += list[i].thread.ran
-		refs = append(refs, ref(list[i].thread.last()))
+		ran += list[i].thread.Ran
+		refs = append(refs, gather.Ref(list[i].thread.Last()))
 		least = min(least, list[i].share)
-		ready = max(ready, float64(list[i].thread.ready)/float64(e.whole()))
+		ready = max(ready, float64(list[i].thread.Ready)/float64(e.Whole()))
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseCPU, Certainty: profile.Likely,
-		Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID),
-			fmt.Sprintf("clrsnap stack %d --thread %d", e.process.PID, refs[0].OSThreadID)},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.Process.PID),
+			fmt.Sprintf("clrsnap stack %d --thread %d", e.Process.PID, refs[0].OSThreadID)},
 	}
-	who := fmt.Sprintf("%s runs all the time", threadName(refs[0]))
+	who := fmt.Sprintf("%s runs all the time", phrase.ThreadName(refs[0]))
 	if len(list) > 1 {
-		who = fmt.Sprintf("%s run all the time", threadsOf(len(list)))
+		who = fmt.Sprintf("%s run all the time", phrase.ThreadsOf(len(list)))
 	}
 	if ready > 0.1 && len(list) == 1 {
-		who = fmt.Sprintf("%s is ready to run all the time", threadName(refs[0]))
+		who = fmt.Sprintf("%s is ready to run all the time", phrase.ThreadName(refs[0]))
 	}
 	if first.crowd {
-		who = fmt.Sprintf("%s are ready to run all the time and share the CPUs", threadsOf(len(list)))
+		who = fmt.Sprintf("%s are ready to run all the time and share the CPUs", phrase.ThreadsOf(len(list)))
 	}
 	what := "Most likely a loop that does not end, or work that never pauses."
 	if first.regex >= sameMethod {
@@ -359,20 +362,21 @@ func loop(e *evidence, list []runner) profile.Verdict {
 		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
 			"work that never pauses.", f.Display)
 	}
-	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
+	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, phrase.Percent(least),
+		phrase.Seconds(r.Duration),
 		runsIn(own), what)
 	if !first.crowd {
-		ran = first.thread.ran
+		ran = first.thread.Ran
 	}
-	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(ran), seconds(e.whole()),
-		percent(atOnce(int64(ran), e.whole())))
+	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", phrase.Seconds(ran), phrase.Seconds(e.Whole()),
+		phrase.Percent(gather.AtOnce(int64(ran), e.Whole())))
 	if first.crowd {
 		text = "Together: " + text
 	} else if ready > 0.1 {
-		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
+		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", phrase.Percent(ready))
 	}
 	v.Evidence = []profile.Evidence{
-		{Text: strings.TrimSpace(text) + " The stack of most samples:", Frames: frames(r, first.site.leaf),
+		{Text: strings.TrimSpace(text) + " The stack of most samples:", Frames: gather.Frames(r, first.site.Leaf),
 			Threads: refs},
 	}
 	return v

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"clrsnap/internal/display"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -16,11 +16,11 @@ const maxDeadlocks = 3
 
 // judgeDeadlock looks for threads that wait for one another, and for locks that are never left.
 func judgeDeadlock(e *evidence) []profile.Verdict {
-	if len(e.looks) == 0 {
+	if len(e.Looks) == 0 {
 		return nil
 	}
-	l := e.last()
-	g := l.snap.WaitGraph()
+	l := e.Last()
+	g := l.Snap.WaitGraph()
 	var out []profile.Verdict
 	for i := range g.Deadlocks {
 		if len(out) == maxDeadlocks {
@@ -46,46 +46,47 @@ func judgeDeadlock(e *evidence) []profile.Verdict {
 }
 
 // suspectedInAll reports whether the members of a deadlock have waited in each look, and have not run since the first.
-func (e *evidence) suspectedInAll(d *profile.Deadlock, l *look) bool {
-	if len(e.looks) < 2 {
-		return e.core()
+func (e *evidence) suspectedInAll(d *profile.Deadlock, l *gather.Look) bool {
+	if len(e.Looks) < 2 {
+		return e.Core()
 	}
 	still := e.stillWaiting()
-	return !slices.ContainsFunc(d.Threads, func(i int) bool { return !still[l.snap.Threads[i].OSThreadID] })
+	return !slices.ContainsFunc(d.Threads, func(i int) bool { return !still[l.Snap.Threads[i].OSThreadID] })
 }
 
 // stillWaiting are the threads, by id, that have waited in all looks and have not run since the first look.
 func (e *evidence) stillWaiting() map[int]bool {
 	still := map[int]bool{}
-	threads := e.threads()
+	threads := e.Threads()
 	for i := range threads {
-		if w := &threads[i]; w.unmoved && w.waits() {
-			still[w.last().OSThreadID] = true
+		if w := &threads[i]; w.Unmoved && w.Waits() {
+			still[w.Last().OSThreadID] = true
 		}
 	}
 	return still
 }
 
-func deadlockVerdict(e *evidence, l *look, d *profile.Deadlock, c profile.Certainty) profile.Verdict {
+func deadlockVerdict(e *evidence, l *gather.Look, d *profile.Deadlock, c profile.Certainty) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: c,
-		Text:     deadlockText(l.snap, d),
-		Commands: []string{"clrsnap locks " + e.again()},
+		Text:     deadlockText(l.Snap, d),
+		Commands: []string{"clrsnap locks " + e.Again()},
 	}
 	if d.Timeout > 0 {
-		v.Text += fmt.Sprintf(" One of the waits has a timeout of %s.", seconds(d.Timeout))
+		v.Text += fmt.Sprintf(" One of the waits has a timeout of %s.", phrase.Seconds(d.Timeout))
 	}
 	if n := len(d.Victims); n > 0 {
 		v.Text += fmt.Sprintf(" %s for them.", more(n))
 	}
 	for _, i := range d.Threads[:min(len(d.Threads), maxShown)] {
-		t := &l.snap.Threads[i]
+		t := &l.Snap.Threads[i]
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
+			Threads: []profile.ThreadRef{gather.Ref(t)},
 		})
 	}
 	if len(d.Victims) > 0 {
-		v.Evidence = append(v.Evidence, victims(l.snap, d.Victims))
+		v.Evidence = append(v.Evidence, victims(l.Snap, d.Victims))
 	}
 	return v
 }
@@ -101,17 +102,17 @@ func more(n int) string {
 }
 
 func victims(s *profile.Snapshot, list []int) profile.Evidence {
-	in := tally{}
+	in := gather.Tally{}
 	e := profile.Evidence{}
 	for _, i := range list {
 		t := &s.Threads[i]
-		e.Threads = append(e.Threads, ref(t))
+		e.Threads = append(e.Threads, gather.Ref(t))
 		if m := blockedIn(t); m != "" {
 			in[m]++
 		}
 	}
 	e.Text = more(len(list)) + ", directly or not"
-	switch name, n := in.top(); {
+	switch name, n := in.Top(); {
 	case n == len(list):
 		e.Text += ", in " + name
 	case n > 0:
@@ -130,7 +131,7 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 			break
 		}
 		t := entangled(s, d, &s.Threads[i])
-		words = append(words, threadIn(&t)+waitPhrase(&t))
+		words = append(words, threadIn(&t)+phrase.WaitPhrase(&t))
 	}
 	switch {
 	case d.Ended && s.Threads[d.Threads[0]].Wait.Owner == nil:
@@ -169,162 +170,32 @@ func entangled(s *profile.Snapshot, d *profile.Deadlock, t *profile.Thread) prof
 
 // threadIn names a thread and its own method: "orders-2 (4242), in Orders.Handle,".
 func threadIn(t *profile.Thread) string {
-	return threadName(ref(t)) + ", in " + method(ownFrame(t.Frames)) + ","
-}
-
-// waitPhrases describe a thread's wait; %s stands for the awaited object.
-var waitPhrases = map[profile.WaitKind]string{
-	profile.MonitorEnter: "waits to enter Monitor of %s", profile.MonitorWait: "waits in Monitor.Wait of %s",
-	profile.LockEnter: "waits to enter %s", profile.SpinLockEnter: "spins to enter %s",
-	profile.ReadLock:        "waits to read under %s",
-	profile.UpgradeableLock: "waits to read, upgradeable, under %s", profile.WriteLock: "waits to write under %s",
-	profile.SemaphoreWait: "waits for %s", profile.EventWait: "waits for %s", profile.CountdownWait: "waits for %s",
-	profile.BarrierWait: "waits at %s", profile.CollectionTake: "waits to take from %s",
-	profile.CollectionAdd: "waits to add to %s", profile.TaskWait: "waits for %s",
-	profile.ThreadJoin: "waits for the end of %s", profile.ThreadSleep: "sleeps", profile.HandleOne: "waits for %s",
-	profile.TaskWaitAll: "waits for all of several tasks", profile.TaskWaitAny: "waits for any of several tasks",
-	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
-}
-
-// things name the awaited object if its type is not known.
-var things = map[profile.WaitKind]string{
-	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
-	profile.SpinLockEnter: "a SpinLock",
-	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
-	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
-	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
-	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
-	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
-}
-
-// waitPhrase describes a thread's holds and its wait: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held
-// by orders-2 (4242)". The phrase begins with a blank.
-func waitPhrase(t *profile.Thread) string {
-	var holds []string
-	for i := range t.Holds {
-		h := &t.Holds[i]
-		holds = append(holds, objectOf(h, "a lock")+unsure(h))
-	}
-	text := doing(t)
-	if len(holds) > 0 {
-		text = "holds " + list(holds) + " and " + text
-	}
-	return " " + text
-}
-
-// doing says what a thread does.
-func doing(t *profile.Thread) string {
-	w := t.Wait
-	switch {
-	case w == nil && t.State == "running":
-		return "runs"
-	case w == nil:
-		return "is " + t.State
-	case w.Kind == profile.WaitIO && w.Target != "":
-		return "is in " + w.Target
-	case w.Kind == profile.WaitRuntime && w.Owner != nil:
-		return fmt.Sprintf("waits for the static constructor of %s, which %s runs", w.Type, threadName(*w.Owner))
-	case waitPhrases[w.Kind] == "":
-		return "is " + t.State
-	}
-	thing := objectOf(w, things[w.Kind])
-	if w.Method != "" {
-		thing = "async " + w.Method
-	}
-	if w.Kind == profile.ThreadJoin && w.Owner != nil {
-		thing = threadName(*w.Owner)
-	}
-	text := strings.Replace(waitPhrases[w.Kind], "%s", thing, 1)
-	if w.Owner != nil && w.Kind == profile.HandleAll {
-		text += ", among them " + thing
-	}
-	if len(w.Tasks) > 0 {
-		text += " (" + w.Detail + ")" + someTasks(w.Tasks)
-	}
-	return text + hasIt(w) + unsure(w)
-}
-
-// someTasks names the first of several tasks with a known owner, and the owner.
-func someTasks(tasks []profile.Wait) string {
-	for i := range tasks {
-		t := &tasks[i]
-		if t.Owner == nil {
-			continue
-		}
-		thing := objectOf(t, things[t.Kind])
-		if t.Method != "" {
-			thing = "async " + t.Method
-		}
-		return ", among them " + thing + hasIt(t)
-	}
-	return ""
-}
-
-// unsure marks an uncertain wait or hold.
-func unsure(w *profile.Wait) string {
-	if w.Certain {
-		return ""
-	}
-	return " (uncertain)"
-}
-
-// hasIt names the holder of the awaited object, or the thread that comes first, if known.
-func hasIt(w *profile.Wait) string {
-	switch {
-	case w.Owner != nil && w.Kind == profile.ThreadJoin:
-		return "" // the owner is the awaited thread
-	case w.Owner != nil && w.Kind == profile.TaskWait && w.Detail != "Running":
-		return ", which depends on " + threadName(*w.Owner)
-	case w.Owner != nil && w.Kind == profile.TaskWait:
-		return ", run by " + threadName(*w.Owner)
-	case w.Owner != nil:
-		return ", held by " + threadName(*w.Owner)
-	case len(w.Readers) > 0:
-		return ", which " + someThreads(w.Readers) + display.Plural(len(w.Readers), " reads", " read")
-	case len(w.Behind) > 0:
-		return ", behind " + someThreads(w.Behind) +
-			display.Plural(len(w.Behind), ", who waits to write", ", who wait to write")
-	}
-	return ""
-}
-
-// someThreads names the first threads of a list, and the number of further threads.
-func someThreads(of []profile.ThreadRef) string {
-	const most = 3
-	var names []string
-	for _, t := range of[:min(most, len(of))] {
-		names = append(names, threadName(t))
-	}
-	if left := len(of) - most; left > 0 {
-		names = append(names, fmt.Sprintf("%d more", left))
-	}
-	return list(names)
+	return phrase.ThreadName(gather.Ref(t)) + ", in " + phrase.Method(gather.OwnFrame(t.Frames)) + ","
 }
 
 // judgeStuckHolder looks for a lock with waiters whose holder has waited during the whole look for a permit of a
 // SemaphoreSlim. Only another thread, or an await, can release the permit. Nothing moves, and the threads alone do
 // not tell who has the permit.
 func judgeStuckHolder(e *evidence) []profile.Verdict {
-	if len(e.looks) < 2 {
+	if len(e.Looks) < 2 {
 		return nil
 	}
-	threads := e.threads()
-	byID := map[int]*watched{}
+	threads := e.Threads()
+	byID := map[int]*gather.Watched{}
 	for i := range threads {
-		byID[threads[i].last().OSThreadID] = &threads[i]
+		byID[threads[i].Last().OSThreadID] = &threads[i]
 	}
-	waiters := map[int][]*watched{} // by the holder's id
+	waiters := map[int][]*gather.Watched{} // by the holder's id
 	for i := range threads {
 		w := &threads[i]
-		if t := w.last(); w.unmoved && w.waits() && isLock(t.Wait) && t.Wait.Certain && t.Wait.Owner != nil {
+		if t := w.Last(); w.Unmoved && w.Waits() && isLock(t.Wait) && t.Wait.Certain && t.Wait.Owner != nil {
 			waiters[t.Wait.Owner.OSThreadID] = append(waiters[t.Wait.Owner.OSThreadID], w)
 		}
 	}
 	best := 0
 	for id, list := range waiters {
 		h := byID[id]
-		if h != nil && h.unmoved && h.all(waitsForPermit) && (best == 0 || len(list) > len(waiters[best])) {
+		if h != nil && h.Unmoved && h.All(waitsForPermit) && (best == 0 || len(list) > len(waiters[best])) {
 			best = id
 		}
 	}
@@ -338,9 +209,9 @@ func waitsForPermit(t *profile.Thread) bool {
 	return t.Wait != nil && t.Wait.Kind == profile.SemaphoreWait && t.Wait.Timeout <= 0
 }
 
-func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
-	t, one := h.last(), behind[0].last()
-	lock := objectOf(one.Wait, "a lock")
+func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profile.Verdict {
+	t, one := h.Last(), behind[0].Last()
+	lock := phrase.ObjectOf(one.Wait, "a lock")
 	holder := "Whoever has the permit, an await perhaps"
 	if names := e.holders(t); names != "" {
 		holder = "Who most likely has a permit, " + names
@@ -349,25 +220,27 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not "+
 			"got for at least %s. %s for the lock. %s, may need one of them to go on.",
-			threadName(ref(t)), lock, method(ownFrame(t.Frames)), objectOf(t.Wait, "a SemaphoreSlim"),
-			seconds(e.span()), waitNow(len(behind)), holder),
-		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
+			phrase.ThreadName(gather.Ref(t)), lock, phrase.Method(gather.OwnFrame(t.Frames)), phrase.ObjectOf(t.Wait,
+				"a SemaphoreSlim"),
+			phrase.Seconds(e.span()), waitNow(len(behind)), holder),
+		Commands: []string{"clrsnap locks " + e.Again(), "clrsnap tasks " + e.Again()},
 	}
-	if !slices.ContainsFunc(behind, func(w *watched) bool { return takesElsewhere(w.last(), t) }) {
+	if !slices.ContainsFunc(behind, func(w *gather.Watched) bool { return takesElsewhere(w.Last(), t) }) {
 		v.Certainty = profile.Possible
 		v.Text = strings.Replace(v.Text, "Deadlock, most likely", "Deadlock, perhaps", 1) +
 			" Threads that take turns to wait for work look the same."
 	}
 	v.Evidence = []profile.Evidence{{
-		Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+		Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
+		Threads: []profile.ThreadRef{gather.Ref(t)},
 	}}
 	in := profile.Evidence{
 		Text: fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:", waitNow(len(behind)), lock,
-			threadName(ref(one))),
+			phrase.ThreadName(gather.Ref(one))),
 		Frames: one.Frames,
 	}
 	for _, w := range behind {
-		in.Threads = append(in.Threads, ref(w.last()))
+		in.Threads = append(in.Threads, gather.Ref(w.Last()))
 	}
 	v.Evidence = append(v.Evidence, in)
 	return v
@@ -377,7 +250,7 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 // do different things under the lock. Consumers of a queue take the lock in the method in which one consumer waits
 // for work.
 func takesElsewhere(t, holder *profile.Thread) bool {
-	own := ownFrame(t.Frames)
+	own := gather.OwnFrame(t.Frames)
 	return own != nil && !slices.ContainsFunc(holder.Frames, func(f profile.Frame) bool {
 		return f.Method == own.Method && f.Module == own.Module
 	})
@@ -394,6 +267,3 @@ func isLock(w *profile.Wait) bool {
 	}
 	return false
 }
-
-// enough is the shortest duration of a wait that deserves blame.
-const enough = 500 * time.Millisecond

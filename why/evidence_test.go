@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/gather"
 	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
@@ -59,7 +60,7 @@ func running(id int, methods ...string) profile.Thread {
 
 // worker makes a thread a pool worker.
 func worker(t profile.Thread) profile.Thread {
-	t.Role = workerRole
+	t.Role = gather.WorkerRole
 	return t
 }
 
@@ -84,20 +85,21 @@ const tick = time.Second
 
 // looksAt makes evidence of looks one second apart, in which nobody runs.
 func looksAt(looks ...[]profile.Thread) *evidence {
-	e := &evidence{process: profile.Process{PID: 42, Runtime: profile.Runtime{Path: "/usr/lib/libcoreclr.so"}}}
+	e := &evidence{gather.Evidence{Process: profile.Process{PID: 42,
+		Runtime: profile.Runtime{Path: "/usr/lib/libcoreclr.so"}}}}
 	for i, threads := range looks {
-		l := look{
-			at: time.Duration(i) * tick, until: time.Duration(i+1) * tick, snap: &profile.Snapshot{Threads: threads},
-			ran: map[int]procfs.Schedstat{}, after: map[int]procfs.Schedstat{},
+		l := gather.Look{
+			At: time.Duration(i) * tick, Until: time.Duration(i+1) * tick, Snap: &profile.Snapshot{Threads: threads},
+			Ran: map[int]procfs.Schedstat{}, After: map[int]procfs.Schedstat{},
 		}
 		for _, t := range threads {
-			l.ran[t.OSThreadID] = procfs.Schedstat{Running: time.Millisecond, Runs: 7}
-			l.after[t.OSThreadID] = l.ran[t.OSThreadID]
+			l.Ran[t.OSThreadID] = procfs.Schedstat{Running: time.Millisecond, Runs: 7}
+			l.After[t.OSThreadID] = l.Ran[t.OSThreadID]
 		}
-		l.markStill()
-		e.looks = append(e.looks, l)
+		l.MarkStill()
+		e.Looks = append(e.Looks, l)
 	}
-	e.moments = []moment{{}, {at: e.span()}}
+	e.Moments = []gather.Moment{{}, {At: e.span()}}
 	return e
 }
 
@@ -112,14 +114,14 @@ func same(n int, threads ...profile.Thread) *evidence {
 
 // runs makes a thread use a share of a CPU, and wait for a CPU during another share of the time.
 func (e *evidence) runs(id int, ran, ready float64) *evidence {
-	for i := range e.looks {
+	for i := range e.Looks {
 		at := func(look int) procfs.Schedstat {
 			d := float64(look) * float64(tick)
 			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d),
 				Runs: uint64(look + 1)}
 		}
-		e.looks[i].ran[id], e.looks[i].after[id] = at(i), at(i+1)
-		e.looks[i].markStill()
+		e.Looks[i].Ran[id], e.Looks[i].After[id] = at(i), at(i+1)
+		e.Looks[i].MarkStill()
 	}
 	return e
 }
@@ -174,7 +176,7 @@ func (r *recorder) add(id int, x profile.Sample, event string, methods ...string
 func (r *recorder) done() *evidence {
 	out := r.b.Recording()
 	out.Duration, out.Modes = r.duration, r.stats
-	r.e.samples = out
+	r.e.Samples = out
 	return r.e
 }
 

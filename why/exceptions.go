@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -17,11 +19,11 @@ const (
 
 // judgeExceptions looks for a program that throws exceptions all the time.
 func judgeExceptions(e *evidence) []profile.Verdict {
-	r := e.samples
-	if r == nil || r.Duration < enough {
+	r := e.Samples
+	if r == nil || r.Duration < gather.Enough {
 		return nil
 	}
-	if !hasMode(r, profile.Exception) {
+	if !gather.HasMode(r, profile.Exception) {
 		return judgeThrowing(e)
 	}
 	halves := [2]int64{}
@@ -34,23 +36,23 @@ func judgeExceptions(e *evidence) []profile.Verdict {
 			halves[half] += x.Weight
 		}
 	}
-	least := rate(min(halves[0], halves[1]), r.Duration/2)
+	least := phrase.Rate(min(halves[0], halves[1]), r.Duration/2)
 	if least < manyExceptions {
 		return nil
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseExceptions, Certainty: profile.Likely,
-		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.process.PID)},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID)},
 	}
 	if least >= mostExceptions {
 		v.Certainty = profile.Certain
 	}
-	all := rate(halves[0]+halves[1], r.Duration)
-	v.Text = fmt.Sprintf("The program throws %s exceptions a second, all the time.", number(all))
+	all := phrase.Rate(halves[0]+halves[1], r.Duration)
+	v.Text = fmt.Sprintf("The program throws %s exceptions a second, all the time.", phrase.Number(all))
 	e.addThrows(&v)
 	if share := throwingShare(r); share > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s of the CPU time goes into throwing and catching them.", percent(share)),
+			Text: fmt.Sprintf("%s of the CPU time goes into throwing and catching them.", phrase.Percent(share)),
 		})
 	}
 	return []profile.Verdict{v}
@@ -65,7 +67,7 @@ type thrown struct {
 
 // throws are the exceptions of the recording by type and place, the most frequent first.
 func (e *evidence) throws() []*thrown {
-	r, by := e.samples, map[string]*thrown{}
+	r, by := e.Samples, map[string]*thrown{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		f := r.Function(x.Node)
@@ -73,7 +75,7 @@ func (e *evidence) throws() []*thrown {
 			continue
 		}
 		own := ""
-		if n := ownNode(r, x.Node); n > 0 {
+		if n := gather.OwnNode(r, x.Node); n > 0 {
 			own = r.Function(n).Display
 		}
 		key := f.Display + f.Fate + own
@@ -97,14 +99,15 @@ func (t *thrown) caught() string {
 
 // addThrows adds the methods that throw the most.
 func (e *evidence) addThrows(v *profile.Verdict) {
-	r := e.samples
+	r := e.Samples
 	for n, t := range e.throws() {
 		if n == shownSites {
 			break
 		}
-		stack := withoutEvents(frames(r, t.node))
-		text := fmt.Sprintf("%s a second are %s, thrown in %s%s", number(rate(t.weight, r.Duration)), t.typ,
-			method(ownFrame(stack)), t.caught())
+		stack := withoutEvents(gather.Frames(r, t.node))
+		text := fmt.Sprintf("%s a second are %s, thrown in %s%s", phrase.Number(phrase.Rate(t.weight, r.Duration)),
+			t.typ,
+			phrase.Method(gather.OwnFrame(stack)), t.caught())
 		if n == 0 {
 			v.Text += " " + strings.ToUpper(text[:1]) + text[1:] + "."
 		}
@@ -120,7 +123,7 @@ var throwing = []string{
 
 // throwingShare is the share of the CPU time below the functions of throwing.
 func throwingShare(r *profile.Recording) float64 {
-	if !hasMode(r, profile.CPU) {
+	if !gather.HasMode(r, profile.CPU) {
 		return 0
 	}
 	all, sum := int64(0), int64(0)
@@ -155,24 +158,25 @@ func throws(r *profile.Recording, leaf int32) bool {
 // judgeThrowing is judgeExceptions without counts of exceptions: the judge uses the exceptions' CPU
 // time.
 func judgeThrowing(e *evidence) []profile.Verdict {
-	r := e.samples
+	r := e.Samples
 	share := throwingShare(r)
-	used := atOnce(r.Weight(profile.CPU), r.Duration)
+	used := gather.AtOnce(r.Weight(profile.CPU), r.Duration)
 	if share < thrownCPU || share*used < 0.1 {
 		return nil
 	}
-	list := sites(r, func(x *profile.Sample) bool { return x.Mode == profile.CPU && throws(r, x.Node) })
+	list := gather.Sites(r, func(x *profile.Sample) bool { return x.Mode == profile.CPU && throws(r, x.Node) })
 	if len(list) == 0 {
 		return nil
 	}
 	s := &list[0]
 	return []profile.Verdict{{
 		Cause: profile.CauseExceptions, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in %s.", percent(share),
-			share*used, method(s.frame(r))),
+		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in %s.",
+			phrase.Percent(share),
+			share*used, phrase.Method(s.Frame(r))),
 		Evidence: []profile.Evidence{{
-			Text: "The stack of most samples:", Frames: frames(r, s.leaf),
+			Text: "The stack of most samples:", Frames: gather.Frames(r, s.Leaf),
 		}},
-		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.process.PID)},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID)},
 	}}
 }

@@ -6,19 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
-)
-
-// Bounds of the reported exceptions.
-const (
-	shownFaults = 6 // kinds of failed tasks, and of exceptions
-	mostMessage = 200
 )
 
 // judgeServices looks for services of the host that have ended with an exception. A host that ignores exceptions goes
 // on without the service, silently.
 func judgeServices(e *evidence) (out []profile.Verdict) {
-	l := e.lastFlight()
+	l := e.LastFlight()
 	if l == nil {
 		return nil
 	}
@@ -36,7 +32,7 @@ func judgeServices(e *evidence) (out []profile.Verdict) {
 			Text: fmt.Sprintf("The background service %s has ended with an exception, and the process goes on without "+
 				"it: %s. What the service is there for is not done any more.", f.Service, exceptionText(f.Exception)),
 			Evidence: []profile.Evidence{e.faultEvidence(f)},
-			Commands: []string{"clrsnap tasks " + e.again()},
+			Commands: []string{"clrsnap tasks " + e.Again()},
 		}}
 	}
 	return out
@@ -45,8 +41,8 @@ func judgeServices(e *evidence) (out []profile.Verdict) {
 // exceptionText is the type and the beginning of the message of an exception.
 func exceptionText(x *profile.ExceptionInfo) string {
 	message := strings.Join(strings.Fields(x.Message), " ")
-	if r := []rune(message); len(r) > mostMessage {
-		message = string(r[:mostMessage]) + "…"
+	if r := []rune(message); len(r) > gather.MostMessage {
+		message = string(r[:gather.MostMessage]) + "…"
 	}
 	if message = strings.TrimSuffix(message, "."); message == "" {
 		return x.Type
@@ -67,7 +63,7 @@ func traceOf(x *profile.ExceptionInfo) (out []profile.Frame) {
 // faultEvidence tells of a failed task.
 func (e *evidence) faultEvidence(f *profile.TaskFault) profile.Evidence {
 	what := cmp.Or(f.Method, "a task")
-	text := fmt.Sprintf("%s of %s %s ended with %s", counted(f.Count, "call", "calls"), what,
+	text := fmt.Sprintf("%s of %s %s ended with %s", phrase.Counted(f.Count, "call", "calls"), what,
 		verb(f.Count, "has", "have"), exceptionText(f.Exception))
 	if f.Service == "" && !f.Observed {
 		text += "; nobody has observed the exception" + e.keeperText(f)
@@ -81,13 +77,13 @@ func (e *evidence) faultEvidence(f *profile.TaskFault) profile.Evidence {
 // unnoticed are the tasks that have failed without anybody's notice, unless a verdict tells of the task. A task that
 // nobody keeps is garbage, and need not matter.
 func (e *evidence) unnoticed(verdicts []profile.Verdict) (out []profile.Evidence) {
-	l := e.lastFlight()
+	l := e.LastFlight()
 	if l == nil {
 		return nil
 	}
 	for i := range l.Tasks.Faults {
 		f := &l.Tasks.Faults[i]
-		if f.Observed || f.Service != "" || len(out) == shownFaults {
+		if f.Observed || f.Service != "" || len(out) == gather.ShownFaults {
 			continue
 		}
 		x := e.faultEvidence(f)
@@ -102,17 +98,18 @@ func (e *evidence) unnoticed(verdicts []profile.Verdict) (out []profile.Evidence
 
 // thrownMeanwhile are the exceptions of the recording. A process that is well throws exceptions, too.
 func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
-	if !hasMode(e.samples, profile.Exception) {
+	if !gather.HasMode(e.Samples, profile.Exception) {
 		return nil
 	}
 	for _, t := range e.throws() {
-		if len(out) == shownFaults {
+		if len(out) == gather.ShownFaults {
 			break
 		}
-		stack := withoutEvents(frames(e.samples, t.node))
+		stack := withoutEvents(gather.Frames(e.Samples, t.node))
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s of %s, thrown in %s%s:", counted(int(t.weight), "exception", "exceptions"), t.typ,
-				method(ownFrame(stack)), t.caught()),
+			Text: fmt.Sprintf("%s of %s, thrown in %s%s:", phrase.Counted(int(t.weight), "exception", "exceptions"),
+				t.typ,
+				phrase.Method(gather.OwnFrame(stack)), t.caught()),
 			Frames: stack,
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -19,29 +21,29 @@ type fullQueue struct {
 // let a thread go on. A slow consumer may be at work on one item all the time, so that the verdict is only possible if
 // a thread may be the consumer.
 func judgeFullQueue(e *evidence) []profile.Verdict {
-	if len(e.looks) < 2 || e.core() || e.span() < enough {
+	if len(e.Looks) < 2 || e.Core() || e.span() < gather.Enough {
 		return nil
 	}
 	adds := func(t *profile.Thread) bool { return t.Wait != nil && t.Wait.Kind == profile.CollectionAdd }
 	queues := map[string]*fullQueue{}
 	moving := map[string]bool{}
-	threads := e.threads()
+	threads := e.Threads()
 	for i := range threads {
 		w := &threads[i]
-		k := slices.IndexFunc(w.looks, adds)
-		if k < 0 || ownFrame(w.looks[k].Frames) == nil {
+		k := slices.IndexFunc(w.Looks, adds)
+		if k < 0 || gather.OwnFrame(w.Looks[k].Frames) == nil {
 			continue
 		}
-		t, own := w.last(), ownFrame(w.looks[k].Frames)
+		t, own := w.Last(), gather.OwnFrame(w.Looks[k].Frames)
 		key := own.Module + "!" + own.Method
-		if !w.unmoved || !w.all(adds) || t.Wait.Timeout > 0 {
+		if !w.Unmoved || !w.All(adds) || t.Wait.Timeout > 0 {
 			moving[key] = true // the thread got room, or did not wait before
 			continue
 		}
 		if queues[key] == nil {
 			queues[key] = &fullQueue{example: t, types: typesOf(t.Frames)}
 		}
-		queues[key].threads = append(queues[key].threads, ref(t))
+		queues[key].threads = append(queues[key].threads, gather.Ref(t))
 	}
 	for key := range moving {
 		delete(queues, key)
@@ -56,32 +58,34 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 	return []profile.Verdict{list[0].verdict(e, threads)}
 }
 
-func (q *fullQueue) verdict(e *evidence, threads []watched) profile.Verdict {
+func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdict {
 	n := len(q.threads)
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for room in a full queue, in %s, and none has got room in %s. One of them, %s, %s.",
-			waitNow(n), method(ownFrame(q.example.Frames)), seconds(e.span()), threadName(ref(q.example)),
-			doing(q.example)),
+			waitNow(n), phrase.Method(gather.OwnFrame(q.example.Frames)), phrase.Seconds(e.span()),
+			phrase.ThreadName(gather.Ref(q.example)),
+			phrase.Doing(q.example)),
 		Evidence: []profile.Evidence{{
-			Text: "One of them, " + threadName(ref(q.example)) + ":", Frames: q.example.Frames, Threads: q.threads,
+			Text: "One of them, " + phrase.ThreadName(gather.Ref(q.example)) + ":", Frames: q.example.Frames,
+			Threads: q.threads,
 		}},
-		Commands: []string{fmt.Sprintf("clrsnap stack %s --group", e.again())},
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --group", e.Again())},
 	}
 	if t := q.consumer(e, threads); t != nil {
 		v.Certainty = profile.Possible
 		v.Text += fmt.Sprintf(" Perhaps %s takes from the queue, and is slow with one item: %s in %s.",
-			threadName(ref(t)), doing(t), method(ownFrame(t.Frames)))
+			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), phrase.Method(gather.OwnFrame(t.Frames)))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: "What may take from the queue, " + threadName(ref(t)) + ":", Frames: t.Frames,
-			Threads: []profile.ThreadRef{ref(t)},
+			Text: "What may take from the queue, " + phrase.ThreadName(gather.Ref(t)) + ":", Frames: t.Frames,
+			Threads: []profile.ThreadRef{gather.Ref(t)},
 		})
 		return v
 	}
 	v.Text += " Nobody is seen who would take from the queue: most likely the thread that did has ended."
-	if l := e.lastFlight(); l != nil && l.Tasks.Methods > 0 {
+	if l := e.LastFlight(); l != nil && l.Tasks.Methods > 0 {
 		v.Certainty = profile.Possible
-		v.Text += fmt.Sprintf(" But %s suspended, and may take from the queue later.", counted(l.Tasks.Methods,
+		v.Text += fmt.Sprintf(" But %s suspended, and may take from the queue later.", phrase.Counted(l.Tasks.Methods,
 			"async method is", "async methods are"))
 	}
 	return v
@@ -89,17 +93,17 @@ func (q *fullQueue) verdict(e *evidence, threads []watched) profile.Verdict {
 
 // consumer is a thread that may be at work on an item of the queue; nil: none. A thread in methods of the same class
 // comes first.
-func (q *fullQueue) consumer(e *evidence, threads []watched) (found *profile.Thread) {
+func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *profile.Thread) {
 	unmoved := map[int]bool{}
 	for i := range threads {
-		unmoved[threads[i].last().OSThreadID] = threads[i].unmoved
+		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
 	}
-	list := e.last().snap.Threads
+	list := e.Last().Snap.Threads
 	for i := range list {
 		t := &list[i]
-		own := ownFrame(t.Frames)
+		own := gather.OwnFrame(t.Frames)
 		switch {
-		case own == nil || resting(t) || kindOf(t) == string(profile.CollectionAdd):
+		case own == nil || gather.Resting(t) || kindOf(t) == string(profile.CollectionAdd):
 		case q.types[outerType(own.Method)]:
 			return t
 		case found == nil && (t.Wait == nil || !unmoved[t.OSThreadID] || !waitsForOthers(t.Wait)):

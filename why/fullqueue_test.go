@@ -3,6 +3,7 @@ package why
 import (
 	"testing"
 
+	"clrsnap/internal/gather"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
 )
@@ -24,7 +25,7 @@ func TestFullQueue(t *testing.T) {
 	verdict(t, judgeFullQueue(same(3, put(1), put(2), running(4, "Shop.Printer.Print")).runs(4, 0.9, 0)),
 		profile.CauseStalled, profile.Possible, "(4) takes from the queue", "Shop.Printer.Print")
 	suspended := same(3, put(1), put(2), host)
-	suspended.flights = []flightLook{{0, &requests.InFlight{Tasks: &profile.Tasks{Methods: 7}}}}
+	suspended.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Tasks: &profile.Tasks{Methods: 7}}}}
 	verdict(t, judgeFullQueue(suspended), profile.CauseStalled, profile.Possible, "7 async methods are suspended")
 
 	none(t, judgeFullQueue(same(3, put(1), host)))

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -38,11 +40,11 @@ type collections struct {
 	noSpace  int64 // of count, for lack of space
 	longest  time.Duration
 	duration time.Duration
-	reasons  tally
+	reasons  gather.Tally
 }
 
 func collectionsOf(r *profile.Recording) collections {
-	c := collections{duration: r.Duration, reasons: tally{}}
+	c := collections{duration: r.Duration, reasons: gather.Tally{}}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		if x.Mode != profile.GC {
@@ -81,12 +83,12 @@ func (c *collections) noRoom() bool {
 
 // judgeGC looks for a program that spends its time on garbage collections.
 func judgeGC(e *evidence) []profile.Verdict {
-	r := e.samples
-	if !hasMode(r, profile.GC) || r.Duration < enough {
+	r := e.Samples
+	if !gather.HasMode(r, profile.GC) || r.Duration < gather.Enough {
 		return nil
 	}
 	c := collectionsOf(r)
-	share := atOnce(int64(c.pause), c.duration)
+	share := gather.AtOnce(int64(c.pause), c.duration)
 	own := share * e.served() // without the time in which other processes had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
@@ -98,7 +100,7 @@ func judgeGC(e *evidence) []profile.Verdict {
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseGC, Certainty: profile.Likely,
-		Commands: []string{fmt.Sprintf("clrsnap record %d --event alloc,gc -d 10s", e.process.PID)},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event alloc,gc -d 10s", e.Process.PID)},
 	}
 	if own >= mostPause {
 		v.Certainty = profile.Certain
@@ -118,24 +120,25 @@ func judgeGC(e *evidence) []profile.Verdict {
 		ofThem = fmt.Sprintf("%d of them full ones", c.full)
 	}
 	v.Text += fmt.Sprintf("the program stood still for %s of %s (%s), in %s, %s. The program allocates %s a second.",
-		seconds(c.pause), seconds(c.duration), percent(share), counted(int(c.count), "collection", "collections"),
-		ofThem, bytesOf(rate(allocated, c.duration)))
+		phrase.Seconds(c.pause), phrase.Seconds(c.duration), phrase.Percent(share), phrase.Counted(int(c.count),
+			"collection", "collections"),
+		ofThem, phrase.BytesOf(phrase.Rate(allocated, c.duration)))
 	if full {
 		v.Cause = profile.CauseMemoryPressure
 		v.Text = fmt.Sprintf("The managed heap is full and may not grow: %d of %s in %s were made because no "+
 			"space was left. ",
-			c.noSpace, counted(int(c.count), "collection", "collections"), seconds(c.duration)) + v.Text
-		v.Commands = append(v.Commands, fmt.Sprintf("clrsnap heap %d", e.process.PID))
+			c.noSpace, phrase.Counted(int(c.count), "collection", "collections"), phrase.Seconds(c.duration)) + v.Text
+		v.Commands = append(v.Commands, fmt.Sprintf("clrsnap heap %d", e.Process.PID))
 		v.Evidence = append(v.Evidence, heapLimits(e)...)
 	}
 	if often {
 		v.Text += fmt.Sprintf(" %s a second are objects of %s bytes and more, which only full collections free.",
-			bytesOf(large), "85,000")
+			phrase.BytesOf(large), "85,000")
 	}
-	why, _ := c.reasons.top()
+	why, _ := c.reasons.Top()
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: fmt.Sprintf("%.1f pauses a second, the longest %s; most collections are: %s.",
-			float64(c.count)/c.duration.Seconds(), seconds(c.longest), why),
+			float64(c.count)/c.duration.Seconds(), phrase.Seconds(c.longest), why),
 	})
 	addAllocations(&v, r, often)
 	return []profile.Verdict{v}
@@ -143,17 +146,17 @@ func judgeGC(e *evidence) []profile.Verdict {
 
 // heapLimits are the limits of memory that may limit the heap.
 func heapLimits(e *evidence) (out []profile.Evidence) {
-	if len(e.moments) == 0 {
+	if len(e.Moments) == 0 {
 		return nil
 	}
-	for _, m := range e.moments[len(e.moments)-1].groups.Memory {
+	for _, m := range e.Moments[len(e.Moments)-1].Groups.Memory {
 		if m.Max == 0 {
 			continue
 		}
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("Control group %s may have %s and has %s. .NET lets the heap have three quarters of "+
-				"that, unless it is told otherwise (System.GC.HeapHardLimit).", m.Group, bytesOf(m.Max),
-				bytesOf(m.Used)),
+				"that, unless it is told otherwise (System.GC.HeapHardLimit).", m.Group, phrase.BytesOf(m.Max),
+				phrase.BytesOf(m.Used)),
 		})
 	}
 	return out
@@ -167,7 +170,7 @@ func largeRate(r *profile.Recording) int64 {
 			sum += x.Weight
 		}
 	}
-	return rate(sum, r.Duration)
+	return phrase.Rate(sum, r.Duration)
 }
 
 func isLarge(x *profile.Sample) bool {
@@ -193,7 +196,7 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 			continue
 		}
 		own := ""
-		if n := ownNode(r, x.Node); n > 0 {
+		if n := gather.OwnNode(r, x.Node); n > 0 {
 			own = r.Function(n).Display
 		}
 		key := f.Display + " in " + own
@@ -211,9 +214,9 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ, b.typ))
 	})
 	for i, a := range list[:min(len(list), shownSites)] {
-		stack := frames(r, a.node)
-		own := method(ownFrame(stack))
-		all, size := bytesOf(rate(a.weight, r.Duration)), bytesOf(a.weight/max(a.events, 1))
+		stack := gather.Frames(r, a.node)
+		own := phrase.Method(gather.OwnFrame(stack))
+		all, size := phrase.BytesOf(phrase.Rate(a.weight, r.Duration)), phrase.BytesOf(a.weight/max(a.events, 1))
 		text := fmt.Sprintf("%s a second of %s, about %s each, are allocated in %s:", all, a.typ, size, own)
 		if i == 0 {
 			v.Text += fmt.Sprintf(" Most, %s a second, are %s of about %s each, in %s.", all, a.typ, size, own)

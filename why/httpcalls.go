@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"clrsnap/internal/requests"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -27,14 +28,14 @@ type someCalls struct {
 // httpCalls finds the calls to an address whose connections got no answer. nil: no calls, or calls were not looked
 // for.
 func (e *evidence) httpCalls(c *called) *httpCalls {
-	if e.web == nil {
+	if e.Web == nil {
 		return nil
 	}
 	h := &httpCalls{}
 	servers := map[string]bool{} // as in the pools
-	open := e.blockingCalls()
-	for i := range e.web.Calls {
-		g := &e.web.Calls[i]
+	open := e.BlockingCalls()
+	for i := range e.Web.Calls {
+		g := &e.Web.Calls[i]
 		n := callsTo(g, c.remote)
 		switch g.Phase {
 		case profile.CallAnswer:
@@ -52,18 +53,18 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 	if len(h.waiting) == 0 {
 		return nil
 	}
-	for i := range e.web.Calls {
-		if g := &e.web.Calls[i]; g.Phase == profile.CallConnection && servers[g.Authority] {
+	for i := range e.Web.Calls {
+		if g := &e.Web.Calls[i]; g.Phase == profile.CallConnection && servers[g.Authority] {
 			h.queue = append(h.queue, someCalls{g, len(g.Calls)})
 		}
 	}
-	for i := range e.web.Pools {
-		if p := &e.web.Pools[i]; servers[p.Authority] && p.Queued > 0 && p.HTTP1.Maximum > 0 {
+	for i := range e.Web.Pools {
+		if p := &e.Web.Pools[i]; servers[p.Authority] && p.Queued > 0 && p.HTTP1.Maximum > 0 {
 			h.maximum, h.active = h.maximum+p.HTTP1.Maximum, h.active+p.Active
 		}
 	}
-	for i := range e.web.Requests {
-		if g := &e.web.Requests[i]; g.Doing.Call != nil && servers[g.Doing.Call.Authority] {
+	for i := range e.Web.Requests {
+		if g := &e.Web.Requests[i]; g.Doing.Call != nil && servers[g.Doing.Call.Authority] {
 			h.held += len(g.Requests)
 		}
 	}
@@ -74,20 +75,6 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 func callsTo(g *profile.CallGroup, remote string) (n int) {
 	for i := range g.Calls {
 		if g.Calls[i].Remote == remote {
-			n++
-		}
-	}
-	return n
-}
-
-// blockingCalls is how many threads are in synchronous calls of HttpClient, in the last look.
-func (e *evidence) blockingCalls() (n int) {
-	if len(e.looks) == 0 {
-		return 0
-	}
-	threads := e.last().snap.Threads
-	for i := range threads {
-		if requests.SendsBlocking(&threads[i]) {
 			n++
 		}
 	}
@@ -118,7 +105,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		v.Text = fmt.Sprintf("%s does not answer: %s %s %s, and %s%s.", c.remote, allOf(h.maximum), of,
 			c.waited(h.maximum), queueText(queued), h.caller())
 	} else {
-		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"),
+		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", phrase.Counted(n, "call", "calls"),
 			verb(n, "waits", "wait"))
 		if queued > 0 {
 			v.Text += ", and " + queueText(queued)
@@ -126,7 +113,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		v.Text += "."
 	}
 	if h.held > 0 {
-		v.Text += fmt.Sprintf(" %s of its own clients %s for that.", counted(h.held, "request", "requests"),
+		v.Text += fmt.Sprintf(" %s of its own clients %s for that.", phrase.Counted(h.held, "request", "requests"),
 			verb(h.held, "waits", "wait"))
 	}
 	for _, g := range slices.Concat(firstGroup(h.waiting), firstGroup(h.queue)) {
@@ -139,8 +126,8 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 // caller names the program's method with the queued calls, for the end of a sentence; "": not known.
 func (h *httpCalls) caller() string {
 	for _, g := range slices.Concat(firstGroup(h.queue), firstGroup(h.waiting)) {
-		if own := ownFrame(g.Doing.Frames); own != nil {
-			return ", in " + method(own)
+		if own := gather.OwnFrame(g.Doing.Frames); own != nil {
+			return ", in " + phrase.Method(own)
 		}
 	}
 	return ""
@@ -164,16 +151,16 @@ func firstGroup(groups []someCalls) []someCalls {
 func (c *called) waited(n int) string {
 	longest := time.Duration(0)
 	for _, s := range c.connections {
-		longest = max(longest, s.sent)
+		longest = max(longest, s.Sent)
 	}
 	if longest == 0 {
 		return verb(n, "waits", "wait") + " for an answer"
 	}
-	return verb(n, "has", "have") + " waited for up to " + seconds(longest)
+	return verb(n, "has", "have") + " waited for up to " + phrase.Seconds(longest)
 }
 
 func queueText(n int) string {
-	return fmt.Sprintf("%s %s for them", counted(n, "call", "calls"), verb(n, "queues", "queue"))
+	return fmt.Sprintf("%s %s for them", phrase.Counted(n, "call", "calls"), verb(n, "queues", "queue"))
 }
 
 func verb(n int, one, many string) string {
@@ -189,6 +176,6 @@ func callText(g someCalls) string {
 	if g.Phase == profile.CallConnection {
 		what = "a connection"
 	}
-	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", counted(g.n, "call", "calls"), g.Authority, g.Path,
+	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path,
 		verb(g.n, "waits", "wait"), what)
 }

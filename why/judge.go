@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"clrsnap/internal/gather"
 	"clrsnap/profile"
 )
 
@@ -12,7 +13,8 @@ type judge func(*evidence) []profile.Verdict
 
 // judges are all judges.
 var judges = []judge{
-	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
+	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled,
+	judgeMemory,
 	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost,
 	judgePool, judgeStalled, judgeFullQueue, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
@@ -21,12 +23,12 @@ var judges = []judge{
 // report is the judges' common result.
 func (e *evidence) report() *Report {
 	r := &Report{
-		Process: e.process, At: e.began, Took: e.took, Stops: e.stops, Looked: e.looked, Incomplete: e.incomplete,
+		Process: e.Process, At: e.Began, Took: e.Took, Stops: e.Stops, Looked: e.Looked, Incomplete: e.Incomplete,
 	}
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
-	r.Missing, r.Waits, r.Activity = e.missing, e.waited(), e.activity()
+	r.Missing, r.Waits, r.Activity = e.Missing, e.waited(), e.activity()
 	r.Verdicts = settle(r.Verdicts)
 	r.Exceptions = e.exceptions(r.Verdicts)
 	return r
@@ -80,7 +82,7 @@ func explained(v, o *profile.Verdict) bool {
 
 // sharesOwnMethod reports whether the own method of the first evidence of v is in the evidence of o.
 func sharesOwnMethod(v, o *profile.Verdict) bool {
-	own := ownFrame(v.Evidence[0].Frames)
+	own := gather.OwnFrame(v.Evidence[0].Frames)
 	return own != nil && slices.ContainsFunc(o.Evidence, func(e profile.Evidence) bool {
 		return slices.ContainsFunc(e.Frames, func(f profile.Frame) bool { return f.Method == own.Method })
 	})

@@ -1,55 +1,23 @@
 package why
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/internal/session"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
-// likelyGap is how long a likely deadlock must last, beyond the wait inside SnapshotWaits.
-const likelyGap = 500 * time.Millisecond
-
-// likely looks for deadlocks with likely wait edges, through permits of semaphores and suspended methods, if the heap
-// is quick to read. A deadlock counts if some time later the deadlock is still there.
-func (g *gatherer) likely(ctx context.Context) {
-	if g.heapMissing {
-		return
-	}
-	g.progress("permits of semaphores")
-	first, err := g.p.SnapshotWaits(ctx, nil)
-	if err != nil || len(first.Needs)+len(first.Lost) == 0 {
-		return
-	}
-	if len(first.Lost) > 0 && session.Sleep(ctx, lostGap) {
-		if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
-			g.e.lost = g.unkept(ctx, stillLost(first.Lost, again.Lost))
-		}
-	}
-	if len(first.Needs) == 0 {
-		return
-	}
-	g.e.likely = first
-	if len(first.WaitGraph().Likely) == 0 || !session.Sleep(ctx, likelyGap) {
-		return
-	}
-	if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
-		g.e.likely, g.e.likelyBefore = again, first
-	}
-}
-
 // judgeLikely looks for deadlocks with likely wait edges.
 func judgeLikely(e *evidence) []profile.Verdict {
-	if e.likely == nil {
+	if e.Likely == nil {
 		return nil
 	}
 	var out []profile.Verdict
-	list := e.likely.WaitGraph().Likely
+	list := e.Likely.WaitGraph().Likely
 	for i := range list {
 		if len(out) == maxDeadlocks {
 			break
@@ -64,22 +32,22 @@ func judgeLikely(e *evidence) []profile.Verdict {
 // lasts reports whether the members of a likely deadlock were there before, and whether its threads have waited in
 // all looks.
 func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
-	if e.core() {
+	if e.Core() {
 		return true
 	}
-	if e.likelyBefore == nil {
+	if e.LikelyBefore == nil {
 		return false
 	}
-	key := partiesKey(e.likely, d)
-	before := e.likelyBefore.WaitGraph().Likely
+	key := partiesKey(e.Likely, d)
+	before := e.LikelyBefore.WaitGraph().Likely
 	if !slices.ContainsFunc(before, func(o profile.LikelyDeadlock) bool {
-		return partiesKey(e.likelyBefore, &o) == key
+		return partiesKey(e.LikelyBefore, &o) == key
 	}) {
 		return false
 	}
 	still := e.stillWaiting()
 	return !slices.ContainsFunc(d.Members, func(p profile.Party) bool {
-		return p.Thread >= 0 && !still[e.likely.Threads[p.Thread].OSThreadID]
+		return p.Thread >= 0 && !still[e.Likely.Threads[p.Thread].OSThreadID]
 	})
 }
 
@@ -105,7 +73,7 @@ func awaitName(a *profile.Await) string {
 }
 
 func (e *evidence) likelyVerdict(d *profile.LikelyDeadlock) profile.Verdict {
-	s := e.likely
+	s := e.Likely
 	var words []string
 	for i, p := range d.Members {
 		words = append(words, partyText(s, p, d.Members[(i+1)%len(d.Members)]))
@@ -113,10 +81,10 @@ func (e *evidence) likelyVerdict(d *profile.LikelyDeadlock) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 		Text:     "Deadlock, most likely: " + strings.Join(words, "; ") + ".",
-		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
+		Commands: []string{"clrsnap locks " + e.Again(), "clrsnap tasks " + e.Again()},
 	}
-	if !e.core() {
-		v.Text += fmt.Sprintf(" None of them has gone on for at least %s.", seconds(likelyGap))
+	if !e.Core() {
+		v.Text += fmt.Sprintf(" None of them has gone on for at least %s.", phrase.Seconds(gather.LikelyGap))
 	}
 	for _, p := range slices.Concat(d.Members, d.Others)[:min(len(d.Members)+len(d.Others), maxShown)] {
 		v.Evidence = append(v.Evidence, partyEvidence(s, p))
@@ -138,19 +106,19 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 		if n != nil && n.Kind == profile.TaskLock && t.Wait != nil && t.Wait.Method != "" {
 			need = "" // already named
 		}
-		return threadIn(t) + waitPhrase(t) + need
+		return threadIn(t) + phrase.WaitPhrase(t) + need
 	}
 	a := &s.Awaits[p.Await]
 	text := "the suspended method " + awaitName(a)
 	if len(a.Frames) > 0 && a.Frames[0].Line != nil {
-		text = "the suspended method " + method(&a.Frames[0])
+		text = "the suspended method " + phrase.Method(&a.Frames[0])
 	}
 	if n == nil {
 		return text + " waits"
 	}
 	switch n.Kind {
 	case profile.SemaphoreLock, profile.CompletionLock:
-		text += " awaits " + object(n.Type, n.Object, "an object")
+		text += " awaits " + phrase.Object(n.Type, n.Object, "an object")
 	case profile.TaskLock:
 		text += " awaits a task"
 	}
@@ -165,7 +133,7 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 	}
 	who := "the next one"
 	if next.Thread >= 0 {
-		who = threadName(ref(&s.Threads[next.Thread]))
+		who = phrase.ThreadName(gather.Ref(&s.Threads[next.Thread]))
 	} else {
 		who = awaitName(&s.Awaits[next.Await])
 	}
@@ -193,7 +161,8 @@ func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
 		return profile.Evidence{
-			Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
+			Threads: []profile.ThreadRef{gather.Ref(t)},
 		}
 	}
 	a := &s.Awaits[p.Await]
@@ -203,25 +172,25 @@ func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
 
 // holders names the likely holders of the semaphore that a thread waits for; "": nobody is known.
 func (e *evidence) holders(t *profile.Thread) string {
-	if e.likely == nil {
+	if e.Likely == nil {
 		return ""
 	}
 	var names []string
-	for i := range e.likely.Needs {
-		n := &e.likely.Needs[i]
-		if n.Of.Thread < 0 || e.likely.Threads[n.Of.Thread].OSThreadID != t.OSThreadID {
+	for i := range e.Likely.Needs {
+		n := &e.Likely.Needs[i]
+		if n.Of.Thread < 0 || e.Likely.Threads[n.Of.Thread].OSThreadID != t.OSThreadID {
 			continue
 		}
 		for _, p := range n.On[:min(len(n.On), maxShown)] {
 			if p.Thread >= 0 {
-				names = append(names, threadName(ref(&e.likely.Threads[p.Thread])))
+				names = append(names, phrase.ThreadName(gather.Ref(&e.Likely.Threads[p.Thread])))
 			} else {
-				names = append(names, "the suspended method "+awaitName(&e.likely.Awaits[p.Await]))
+				names = append(names, "the suspended method "+awaitName(&e.Likely.Awaits[p.Await]))
 			}
 		}
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	return list(names)
+	return phrase.List(names)
 }

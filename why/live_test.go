@@ -224,7 +224,8 @@ func TestLookAtHoarder(t *testing.T) {
 				return "a verdict"
 			}
 			if v := &r.Verdicts[0]; len(r.Verdicts) > 1 || !stuck.told(t, r) ||
-				!strings.HasPrefix(v.Text, "3 threads have waited for ") || !strings.Contains(v.Text, "Shop.Busy.Visit") {
+				!strings.HasPrefix(v.Text, "3 threads have waited for ") ||
+				!strings.Contains(v.Text, "Shop.Busy.Visit") {
 				t.Errorf("%v", r.Verdicts)
 			}
 			return ""
@@ -249,7 +250,8 @@ func TestLostToken(t *testing.T) {
 				o := o
 				o.Runtime, o.Args = runtime, []string{"--of", "lost-token"}
 				a := testenv.Start(t, "ailing", o)
-				lost := ailment{"lost-token", profile.CauseLockContention, profile.Likely, "Shop.Stuck+Shelf.Book", false}
+				lost := ailment{"lost-token", profile.CauseLockContention, profile.Likely, "Shop.Stuck+Shelf.Book",
+					false}
 				for try := 1; ; try++ { // the collector may move the semaphore between two looks
 					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
 					if len(r.Verdicts) > 1 {
@@ -447,7 +449,8 @@ func TestShutdown(t *testing.T) {
 			signal    bool
 			says      []string
 		}{
-			{[]string{"--of", "exit"}, profile.Certain, false, []string{"Shop.Stuck.Flush", "exits (", "Environment.Exit"}},
+			{[]string{"--of", "exit"}, profile.Certain, false, []string{"Shop.Stuck.Flush", "exits (",
+				"Environment.Exit"}},
 			{[]string{"--of", "signal"}, profile.Likely, true, []string{"the handler of a signal", "Shop.Stuck.Drain"}},
 			{[]string{"--of", "signal"}, "", false, nil},
 			{[]string{"--of", "foreground", "--return"}, profile.Possible, false,
@@ -505,7 +508,8 @@ func checkActivity(t *testing.T, r *why.Report) {
 	if a.TasksInFlight < 0 || a.MemoryGrown == nil {
 		t.Errorf("%+v", a)
 	}
-	if a.CPU.Used < 0 || a.CPU.May <= 0 || a.Descriptors < 3 || a.Threads.Running+a.Threads.Waiting+a.Threads.Idle < 5 ||
+	if a.CPU.Used < 0 || a.CPU.May <= 0 || a.Descriptors < 3 ||
+		a.Threads.Running+a.Threads.Waiting+a.Threads.Idle < 5 ||
 		a.Memory.RSS < 16<<20 || a.Memory.Managed <= 0 || a.Memory.Files <= 0 || a.Memory.Stacks <= 0 {
 		t.Errorf("%+v, %+v, %+v", a, a.CPU, a.Memory)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -21,11 +23,11 @@ const (
 type convoy struct {
 	kind    profile.LockKind
 	typ     string
-	field   string // the field with the lock, if known
-	of      string // as in profile.Wait
-	waiters []int  // of the type's most wanted lock, by look
-	busy    []int  // busy threads, by look
-	in      tally  // own methods in which threads wait
+	field   string       // the field with the lock, if known
+	of      string       // as in profile.Wait
+	waiters []int        // of the type's most wanted lock, by look
+	busy    []int        // busy threads, by look
+	in      gather.Tally // own methods in which threads wait
 	example *profile.Thread
 	object  uint64
 	holders []*profile.Thread // in looks with a holder
@@ -36,7 +38,7 @@ type convoy struct {
 // judgeLocks looks for a lock that many threads wait for most of the time, or that a few threads wait for all the
 // time.
 func judgeLocks(e *evidence) []profile.Verdict {
-	if len(e.looks) < 3 {
+	if len(e.Looks) < 3 {
 		return nil
 	}
 	waiting, known := e.waitingForLocks()
@@ -59,16 +61,16 @@ func judgeLocks(e *evidence) []profile.Verdict {
 // convoys are the locks of all looks, by type.
 func (e *evidence) convoys() map[string]*convoy {
 	out := map[string]*convoy{}
-	for i := range e.looks {
-		l := &e.looks[i]
-		busy := l.busy()
-		g := l.snap.WaitGraph()
+	for i := range e.Looks {
+		l := &e.Looks[i]
+		busy := l.Busy()
+		g := l.Snap.WaitGraph()
 		for k := range g.Locks {
 			lock := &g.Locks[k]
 			var waiters []*profile.Thread
 			for _, w := range lock.Waiters {
 				if isLock(w.Wait) {
-					waiters = append(waiters, &l.snap.Threads[w.Thread])
+					waiters = append(waiters, &l.Snap.Threads[w.Thread])
 				}
 			}
 			if len(waiters) == 0 {
@@ -77,16 +79,16 @@ func (e *evidence) convoys() map[string]*convoy {
 			key := string(lock.Kind) + " " + lock.Type + " " + lock.Of
 			c := out[key]
 			if c == nil {
-				c = &convoy{kind: lock.Kind, typ: lock.Type, in: tally{}}
+				c = &convoy{kind: lock.Kind, typ: lock.Type, in: gather.Tally{}}
 				out[key] = c
 			}
 			c.add(l, lock, waiters, i, busy)
 		}
 	}
-	threads := e.threads()
+	threads := e.Threads()
 	for _, c := range out {
-		for i := len(c.waiters); i < len(e.looks); i++ {
-			c.waiters, c.busy = append(c.waiters, 0), append(c.busy, e.looks[i].busy())
+		for i := len(c.waiters); i < len(e.Looks); i++ {
+			c.waiters, c.busy = append(c.waiters, 0), append(c.busy, e.Looks[i].Busy())
 		}
 		c.findStuck(threads)
 	}
@@ -94,31 +96,21 @@ func (e *evidence) convoys() map[string]*convoy {
 }
 
 // findStuck finds the waiters of the last look that have not moved since the first look.
-func (c *convoy) findStuck(threads []watched) {
+func (c *convoy) findStuck(threads []gather.Watched) {
 	if c.waiters[len(c.waiters)-1] == 0 {
 		return
 	}
 	for i := range threads {
 		w := &threads[i]
-		if t := ref(w.last()); w.unmoved && w.all(func(t *profile.Thread) bool { return isLock(t.Wait) }) &&
+		if t := gather.Ref(w.Last()); w.Unmoved && w.All(func(t *profile.Thread) bool { return isLock(t.Wait) }) &&
 			slices.ContainsFunc(c.threads, func(o profile.ThreadRef) bool { return o.OSThreadID == t.OSThreadID }) {
 			c.stuck = append(c.stuck, t)
 		}
 	}
 }
 
-// busy is how many threads are not idle.
-func (l *look) busy() (n int) {
-	for i := range l.snap.Threads {
-		if t := &l.snap.Threads[i]; t.ManagedThreadID != 0 && !resting(t) {
-			n++
-		}
-	}
-	return n
-}
-
 // add adds a look's state of the lock. Of several locks of one type the lock with the most waiters counts.
-func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread, look, busy int) {
+func (c *convoy) add(l *gather.Look, lock *profile.LockState, waiters []*profile.Thread, look, busy int) {
 	for len(c.waiters) <= look {
 		c.waiters, c.busy = append(c.waiters, 0), append(c.busy, busy)
 	}
@@ -131,32 +123,14 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 	}
 	c.object, c.example, c.threads = lock.Object, waiters[0], nil
 	for _, t := range waiters {
-		c.threads = append(c.threads, ref(t))
+		c.threads = append(c.threads, gather.Ref(t))
 		if m := blockedIn(t); m != "" {
 			c.in[m]++
 		}
 	}
-	if h := l.holder(lock.Object); h != nil {
+	if h := l.Holder(lock.Object); h != nil {
 		c.holders = append(c.holders, h)
 	}
-}
-
-// holder returns the thread that held a lock at the reading of the thread's stack. Threads are read one after
-// another: by then the owner named by a waiter may have left the lock, and queue for the lock again. nil: no holder
-// is seen.
-func (l *look) holder(object uint64) *profile.Thread {
-	for i := range l.snap.Threads {
-		t := &l.snap.Threads[i]
-		if t.Wait != nil && t.Wait.Object == object || ownFrame(t.Frames) == nil {
-			continue
-		}
-		for k := range t.Holds {
-			if h := &t.Holds[k]; h.Object == object && h.Certain {
-				return t
-			}
-		}
-	}
-	return nil
 }
 
 // harmful reports whether the lock has many waiters. waiting is how many threads waited for locks on average, by the
@@ -184,55 +158,55 @@ func mean(n []int) float64 {
 
 // waitingForLocks is how many threads waited for locks on average, by the samples; false: not known.
 func (e *evidence) waitingForLocks() (float64, bool) {
-	if !hasMode(e.samples, profile.Wall) {
+	if !gather.HasMode(e.Samples, profile.Wall) {
 		return 0, false
 	}
-	r := e.samples
+	r := e.Samples
 	weight := int64(0)
 	for i := range r.Samples {
-		if x := &r.Samples[i]; waitsForLock(r, x) {
+		if x := &r.Samples[i]; gather.WaitsForLock(r, x) {
 			weight += x.Weight
 		}
 	}
-	return atOnce(weight, r.Duration), true
+	return gather.AtOnce(weight, r.Duration), true
 }
 
 func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdict {
-	in, _ := c.in.top()
-	own := ownFrame(c.example.Frames)
+	in, _ := c.in.Top()
+	own := gather.OwnFrame(c.example.Frames)
 	place := in
 	if own != nil && own.Display == in {
-		place = method(own)
+		place = phrase.Method(own)
 	}
 	if place == "" {
-		place = method(own)
+		place = phrase.Method(own)
 	}
 	if len(c.in) > 1 {
 		place = "in " + place + " and elsewhere"
 	} else {
 		place = "in " + place
 	}
-	lock := objectOf(&profile.Wait{Type: c.typ, Of: c.of, Object: c.object, Field: c.field}, "a lock")
+	lock := phrase.ObjectOf(&profile.Wait{Type: c.typ, Of: c.of, Object: c.object, Field: c.field}, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Threads queue for a lock: %.0f of %.0f threads that are not idle wait for %s, %s.",
 			mean(c.waiters), mean(c.busy), lock, place),
-		Commands: []string{"clrsnap locks " + e.again(),
-			fmt.Sprintf("clrsnap record %s --event contention", e.again())},
+		Commands: []string{"clrsnap locks " + e.Again(),
+			fmt.Sprintf("clrsnap record %s --event contention", e.Again())},
 	}
 	if n := len(c.stuck); !c.harmful(waiting) {
 		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, %s, and no thread has got it.",
-			threadsOf(n), lock, seconds(e.whole()), place)
+			phrase.ThreadsOf(n), lock, phrase.Seconds(e.Whole()), place)
 	}
 	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: fmt.Sprintf("In %s, %s waited for the lock, such as %s:", counted(len(c.waiters), "look", "looks"),
-			numbers(c.waiters), threadName(ref(c.example))),
+		Text: fmt.Sprintf("In %s, %s waited for the lock, such as %s:", phrase.Counted(len(c.waiters), "look", "looks"),
+			numbers(c.waiters), phrase.ThreadName(gather.Ref(c.example))),
 		Frames: c.example.Frames, Threads: c.threads,
 	})
 	if known {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.",
-				seconds(e.samples.Duration), waiting),
+				phrase.Seconds(e.Samples.Duration), waiting),
 		})
 	}
 	switch seen := c.addHolder(e, &v); {
@@ -259,12 +233,12 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 	if len(c.holders) == 0 {
 		return false
 	}
-	does, exactly := tally{}, tally{}
+	does, exactly := gather.Tally{}, gather.Tally{}
 	for _, h := range c.holders {
 		does[holderDoes(h, false)]++
 		exactly[holderDoes(h, true)]++
 	}
-	what, n := does.top()
+	what, n := does.Top()
 	for _, h := range c.holders {
 		if holderDoes(h, false) != what {
 			continue
@@ -273,11 +247,11 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 		if exactly[exact] == n { // in no look another object
 			what = exact
 		}
-		v.Text += fmt.Sprintf(" The holder %s, in %s (%d of %s).", what, method(ownFrame(h.Frames)), n,
-			counted(len(c.holders), "look", "looks"))
+		v.Text += fmt.Sprintf(" The holder %s, in %s (%d of %s).", what, phrase.Method(gather.OwnFrame(h.Frames)), n,
+			phrase.Counted(len(c.holders), "look", "looks"))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:   fmt.Sprintf("%s held the lock and %s:", threadName(ref(h)), exact),
-			Frames: h.Frames, Threads: []profile.ThreadRef{ref(h)},
+			Text:   fmt.Sprintf("%s held the lock and %s:", phrase.ThreadName(gather.Ref(h)), exact),
+			Frames: h.Frames, Threads: []profile.ThreadRef{gather.Ref(h)},
 		})
 		return true
 	}
@@ -295,14 +269,14 @@ type inside struct {
 // addInside says what threads do in the method of their wait while they do not wait, by the samples. The work need
 // not happen under the lock.
 func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) {
-	r := e.samples
-	if in == "" || !hasMode(r, profile.Wall) {
+	r := e.Samples
+	if in == "" || !gather.HasMode(r, profile.Wall) {
 		return
 	}
 	by, all := map[string]*inside{}, int64(0)
 	for i := range r.Samples {
 		x := &r.Samples[i]
-		if x.Mode != profile.Wall || inLock(r, x.Node) || !below(r, x.Node, in) {
+		if x.Mode != profile.Wall || gather.InLock(r, x.Node) || !below(r, x.Node, in) {
 			continue
 		}
 		all += x.Weight
@@ -322,14 +296,14 @@ func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) {
 	if most == nil || 2*most.weight < all || most.callee == "" {
 		return
 	}
-	own := (&site{node: most.node}).frame(r)
-	share := percent(float64(most.weight) / float64(all))
+	own := (&gather.Site{Node: most.node}).Frame(r)
+	share := phrase.Percent(float64(most.weight) / float64(all))
 	v.Text += fmt.Sprintf(" Besides waiting for the lock, threads in that method spend %s of the time in %s, "+
 		"below %s.", share,
-		most.callee, method(own))
+		most.callee, phrase.Method(own))
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text:   fmt.Sprintf("%s of what %s does besides waiting for the lock, by samples:", share, in),
-		Frames: frames(r, most.leaf),
+		Frames: gather.Frames(r, most.leaf),
 	})
 }
 
@@ -346,7 +320,7 @@ func below(r *profile.Recording, leaf int32, display string) bool {
 // calledByOwn returns the callee of the own code nearest to the leaf, "" if there is no callee, and the node of the
 // own code.
 func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
-	own = ownNode(r, leaf)
+	own = gather.OwnNode(r, leaf)
 	for n := leaf; n > 0 && n != own; n = r.Nodes[n].Parent {
 		if f := r.Function(n); f.Kind == profile.Managed {
 			callee = f.Display
@@ -374,22 +348,23 @@ func holderDoes(t *profile.Thread, exactly bool) string {
 		return "waits for several tasks"
 	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of a thread"
-	case waitPhrases[w.Kind] != "":
+	case phrase.WaitPhrases[w.Kind] != "":
 		thing := *w
 		if !exactly {
 			thing.Object = 0
 		}
-		return strings.Replace(waitPhrases[w.Kind], "%s", objectOf(&thing, things[w.Kind]), 1) + unsure(w)
+		return strings.Replace(phrase.WaitPhrases[w.Kind], "%s", phrase.ObjectOf(&thing, phrase.Things[w.Kind]),
+			1) + phrase.Unsure(w)
 	}
 	return "is " + t.State
 }
 
 // addWaits adds the durations of the waits for locks of the type, if the agent has reported waits.
 func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
-	if !hasMode(e.samples, profile.Contention) {
+	if !gather.HasMode(e.Samples, profile.Contention) {
 		return
 	}
-	r := e.samples
+	r := e.Samples
 	locks := slices.DeleteFunc(r.Locks(), func(l profile.LockTotal) bool {
 		name, ok := strings.CutPrefix(r.Functions[l.Function].Display, "lock "+c.typ)
 		return l.Waits.Events == 0 || !ok || name != "" && name[0] != ' '
@@ -399,14 +374,15 @@ func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
 	}
 	l := &locks[0]
 	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: fmt.Sprintf("%s for %s ended in %s, %s each on average.", counted(int(l.Waits.Events), "wait", "waits"),
-			r.Functions[l.Function].Display, seconds(r.Duration), seconds(l.Mean())),
+		Text: fmt.Sprintf("%s for %s ended in %s, %s each on average.", phrase.Counted(int(l.Waits.Events), "wait",
+			"waits"),
+			r.Functions[l.Function].Display, phrase.Seconds(r.Duration), phrase.Seconds(l.Mean())),
 	})
 	if len(l.Holders) > 0 && len(l.Holders[0].Stacks) > 0 {
 		s := &l.Holders[0].Stacks[0]
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:   fmt.Sprintf("The holder was seen here %s:", counted(int(s.Looks), "time", "times")),
-			Frames: frames(r, s.Node),
+			Text:   fmt.Sprintf("The holder was seen here %s:", phrase.Counted(int(s.Looks), "time", "times")),
+			Frames: gather.Frames(r, s.Node),
 		})
 	}
 }
@@ -416,5 +392,5 @@ func numbers(n []int) string {
 	for _, v := range n {
 		words = append(words, fmt.Sprint(v))
 	}
-	return list(words)
+	return phrase.List(words)
 }

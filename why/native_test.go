@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/gather"
 	"clrsnap/profile"
 )
 
@@ -13,18 +14,21 @@ func TestNativeGrowthLows(t *testing.T) {
 	const mib = 1 << 20
 	of := func(bytes func(i int) int64) *evidence {
 		e := same(3)
-		e.age = time.Minute
+		e.Age = time.Minute
 		for i := range 40 {
-			e.anonymous = append(e.anonymous, amount{time.Duration(i) * 100 * time.Millisecond, bytes(i)})
+			e.Anonymous = append(e.Anonymous, gather.Amount{At: time.Duration(i) * 100 * time.Millisecond,
+				Bytes: bytes(i)})
 		}
 		for _, i := range []int{4, 39} {
 			m := profile.Memory{RSS: bytes(i), Native: bytes(i)}
-			e.heaps = append(e.heaps, heapLook{at: time.Duration(i) * 100 * time.Millisecond, Heap: &profile.Heap{Memory: &m}})
+			e.Heaps = append(e.Heaps, gather.HeapLook{At: time.Duration(i) * 100 * time.Millisecond,
+				Heap: &profile.Heap{Memory: &m}})
 		}
 		return e
 	}
 	grows := of(func(i int) int64 { return int64(i) * mib / 2 })
-	verdict(t, judgeNativeGrowth(grows), profile.CauseNativeGrowth, profile.Likely, "5.00 MiB a second", "17.5 MiB more")
+	verdict(t, judgeNativeGrowth(grows), profile.CauseNativeGrowth, profile.Likely, "5.00 MiB a second",
+		"17.5 MiB more")
 	none(t, judgeNativeGrowth(of(func(i int) int64 { return int64(i%20) * mib }))) // given back
 	none(t, judgeNativeGrowth(of(func(i int) int64 {                               // once, not all the time
 		if i < 20 {
@@ -32,6 +36,6 @@ func TestNativeGrowthLows(t *testing.T) {
 		}
 		return 20 * mib
 	})))
-	grows.anonymous = grows.anonymous[:9]
+	grows.Anonymous = grows.Anonymous[:9]
 	none(t, judgeNativeGrowth(grows)) // too few moments
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -100,7 +102,8 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 		between := 0
 		upward(r, leaf, func(n int32, f *profile.Function) bool {
 			switch {
-			case f.Module == assembly || isGenerated(f.Method) && strings.HasSuffix(assembly, "RegularExpressions"):
+			case f.Module == assembly || phrase.IsGenerated(f.Method) &&
+				strings.HasSuffix(assembly, "RegularExpressions"):
 				out = n
 			case f.Origin() != profile.OfFramework:
 				between++
@@ -114,31 +117,32 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 // ofNote are the known ways of using CPU time for which the process used much of its time, with the stack of most
 // samples each.
 func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []profile.Evidence) {
-	r := e.samples
+	r := e.Samples
 	tell := func(share float64, text string, own *profile.Frame, leaf int32) {
 		out = append(out, profile.Evidence{
-			Text:   fmt.Sprintf("%s of the CPU time is in ", percent(share)) + fmt.Sprintf(text, method(own)),
-			Frames: frames(r, leaf),
+			Text: fmt.Sprintf("%s of the CPU time is in ", phrase.Percent(share)) + fmt.Sprintf(text,
+				phrase.Method(own)),
+			Frames: gather.Frames(r, leaf),
 		})
 	}
 	for i := range patterns {
 		p := &patterns[i]
 		sum := int64(0)
-		list := sitesBy(r, func(x *profile.Sample) bool {
+		list := gather.SitesBy(r, func(x *profile.Sample) bool {
 			fits := runs(x) && p.in(r, x.Node) != 0
 			if fits {
 				sum += x.Weight
 			}
 			return fits
-		}, func(r *profile.Recording, leaf int32) int32 { return ownNode(r, p.in(r, leaf)) })
+		}, func(r *profile.Recording, leaf int32) int32 { return gather.OwnNode(r, p.in(r, leaf)) })
 		if share := float64(sum) / float64(all); share >= p.least && len(list) > 0 {
-			tell(share, p.text, list[0].frame(r), list[0].leaf)
+			tell(share, p.text, list[0].Frame(r), list[0].Leaf)
 		}
 	}
 	if share := throwingShare(r); share >= leastThrowing {
-		list := sites(r, func(x *profile.Sample) bool { return runs(x) && throws(r, x.Node) })
+		list := gather.Sites(r, func(x *profile.Sample) bool { return runs(x) && throws(r, x.Node) })
 		if len(list) > 0 {
-			tell(share, "throwing and catching exceptions, most of them below %s.", list[0].frame(r), list[0].leaf)
+			tell(share, "throwing and catching exceptions, most of them below %s.", list[0].Frame(r), list[0].Leaf)
 		}
 	}
 	return append(append(out, e.boxes()...), e.longTexts()...)
@@ -155,16 +159,9 @@ const (
 	longText      = 2 << 10
 )
 
-// boxed are value types of .NET, as the names of allocated classes. Only a boxed value is an object of such a class.
-var boxed = map[string]bool{
-	"bool": true, "byte": true, "sbyte": true, "char": true, "short": true, "ushort": true, "int": true, "uint": true,
-	"long": true, "ulong": true, "float": true, "double": true, "decimal": true, "nint": true, "nuint": true,
-	"System.DateTime": true, "System.DateTimeOffset": true, "System.TimeSpan": true, "System.Guid": true,
-}
-
 // boxes tells of values that are boxed in great number.
 func (e *evidence) boxes() []profile.Evidence {
-	s, ok := e.allocates(func(typ string) bool { return boxed[typ] }, leastBoxed, leastBoxes)
+	s, ok := e.allocates(func(typ string) bool { return gather.Boxed[typ] }, leastBoxed, leastBoxes)
 	if !ok {
 		return nil
 	}
@@ -177,7 +174,7 @@ func (e *evidence) longTexts() []profile.Evidence {
 	if !ok || s.average < longText {
 		return nil
 	}
-	out := s.evidence(fmt.Sprintf("strings of %s on average, most of them", bytesOf(s.average)))
+	out := s.evidence(fmt.Sprintf("strings of %s on average, most of them", phrase.BytesOf(s.average)))
 	out[0].Text += " A text that grows in a loop is copied each time."
 	return out
 }
@@ -194,32 +191,33 @@ type allocations struct {
 // allocates sums up the allocations of some types; false: less than a share of all bytes, or less than so many bytes a
 // second.
 func (e *evidence) allocates(typ func(string) bool, leastShare float64, leastRate int64) (out allocations, ok bool) {
-	r := e.samples
-	if !hasMode(r, profile.Alloc) {
+	r := e.Samples
+	if !gather.HasMode(r, profile.Alloc) {
 		return out, false
 	}
 	all, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Alloc })
 	is := func(x *profile.Sample) bool { return x.Mode == profile.Alloc && typ(r.Function(x.Node).Display) }
 	sum, _ := weigh(r, is)
-	list := sites(r, is)
-	out.share, out.rate = float64(sum)/float64(max(all, 1)), rate(sum, r.Duration)
+	list := gather.Sites(r, is)
+	out.share, out.rate = float64(sum)/float64(max(all, 1)), phrase.Rate(sum, r.Duration)
 	if len(list) == 0 || out.share < leastShare || out.rate < leastRate {
 		return out, false
 	}
 	events := int64(0)
 	for i := range list {
-		events += list[i].events
+		events += list[i].Events
 	}
 	s := &list[0]
-	out.average, out.of = sum/max(events, 1), r.Function(s.leaf).Display
-	out.own, out.frames = s.frame(r), withoutEvents(frames(r, s.leaf))
+	out.average, out.of = sum/max(events, 1), r.Function(s.Leaf).Display
+	out.own, out.frames = s.Frame(r), withoutEvents(gather.Frames(r, s.Leaf))
 	return out, true
 }
 
 func (a *allocations) evidence(what string) []profile.Evidence {
 	return []profile.Evidence{{
-		Text: fmt.Sprintf("%s of the allocated bytes, %s a second, are %s in %s.", percent(a.share), bytesOf(a.rate),
-			what, method(a.own)),
+		Text: fmt.Sprintf("%s of the allocated bytes, %s a second, are %s in %s.", phrase.Percent(a.share),
+			phrase.BytesOf(a.rate),
+			what, phrase.Method(a.own)),
 		Frames: a.frames,
 	}}
 }

@@ -6,6 +6,8 @@ import (
 
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/internal/display"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -21,24 +23,24 @@ const (
 // workers is what the workers of the pool do in one look.
 type workers struct {
 	all, idle, blocked int
-	in                 tally // own methods of the blocked workers
-	kinds              tally // profile.WaitKind of the blocked workers
+	in                 gather.Tally // own methods of the blocked workers
+	kinds              gather.Tally // profile.WaitKind of the blocked workers
 	list               []*profile.Thread
 }
 
 // workersOf sums up the workers of a look.
-func workersOf(l *look) workers {
-	w := workers{in: tally{}, kinds: tally{}}
-	for i := range l.snap.Threads {
-		t := &l.snap.Threads[i]
-		if t.Role != workerRole {
+func workersOf(l *gather.Look) workers {
+	w := workers{in: gather.Tally{}, kinds: gather.Tally{}}
+	for i := range l.Snap.Threads {
+		t := &l.Snap.Threads[i]
+		if t.Role != gather.WorkerRole {
 			continue
 		}
 		w.all++
 		switch {
 		case t.Idle() == profile.IdleWorker:
 			w.idle++
-		case blocked(t):
+		case gather.Blocked(t):
 			w.blocked++
 			w.list = append(w.list, t)
 			w.kinds[kindOf(t)]++
@@ -48,13 +50,6 @@ func workersOf(l *look) workers {
 		}
 	}
 	return w
-}
-
-const workerRole = "ThreadPool worker"
-
-// blocked reports whether a thread waits for something, and is not idle.
-func blocked(t *profile.Thread) bool {
-	return t.Waits() && t.Idle() == "" && !waitsForRuntime(t)
 }
 
 func kindOf(t *profile.Thread) string {
@@ -67,7 +62,7 @@ func kindOf(t *profile.Thread) string {
 // judgePool looks for a thread pool with all workers blocked while work is queued, or with workers that wait for
 // tasks, so that soon all may be blocked.
 func judgePool(e *evidence) []profile.Verdict {
-	if len(e.looks) < 2 {
+	if len(e.Looks) < 2 {
 		return nil
 	}
 	if v := judgeStarvation(e); v != nil {
@@ -78,9 +73,9 @@ func judgePool(e *evidence) []profile.Verdict {
 
 func judgeStarvation(e *evidence) []profile.Verdict {
 	var looks []workers
-	for i := range e.looks {
-		w := workersOf(&e.looks[i])
-		p := e.looks[i].pool
+	for i := range e.Looks {
+		w := workersOf(&e.Looks[i])
+		p := e.Looks[i].Pool
 		if w.blocked < fewWorkers || w.idle > 0 && !keepsBack(p) ||
 			float64(w.blocked) < blockedShare*float64(w.all-w.idle) {
 			return nil
@@ -109,17 +104,19 @@ func judgeStarvation(e *evidence) []profile.Verdict {
 // judgeSyncOverAsync looks for a pool most of whose workers wait for tasks all the time: more workers than the pool
 // adds at once. As long as nothing is queued, the trouble is yet to come.
 func judgeSyncOverAsync(e *evidence) []profile.Verdict {
-	p := e.last().pool
+	p := e.Last().Pool
 	if p == nil {
 		return nil
 	}
-	waiting := func(t *profile.Thread) bool { return t.Role == workerRole && t.Wait != nil && t.Wait.Kind.OfTasks() }
-	all := workersOf(e.last())
-	w := workers{all: all.all, in: tally{}}
-	threads := e.threads()
+	waiting := func(t *profile.Thread) bool {
+		return t.Role == gather.WorkerRole && t.Wait != nil && t.Wait.Kind.OfTasks()
+	}
+	all := workersOf(e.Last())
+	w := workers{all: all.all, in: gather.Tally{}}
+	threads := e.Threads()
 	for i := range threads {
-		t := threads[i].last()
-		if !threads[i].unmoved || !threads[i].all(waiting) || blockedIn(t) == "" {
+		t := threads[i].Last()
+		if !threads[i].Unmoved || !threads[i].All(waiting) || blockedIn(t) == "" {
 			continue
 		}
 		w.blocked++
@@ -130,27 +127,27 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 		float64(w.blocked) < blockedShare*float64(all.all-all.idle) {
 		return nil
 	}
-	in, n := w.in.top()
+	in, n := w.in.Top()
 	example := w.example(in, string(profile.TaskWait))
 	v := profile.Verdict{
 		Cause: profile.CausePoolStarvation, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%d of the %d workers of the thread pool wait for tasks with .Result, Wait() or "+
 			"GetAwaiter().GetResult(): sync over async. %d of them are in %s.", w.blocked, w.all, n,
-			method(ownFrame(example.Frames))),
-		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
+			phrase.Method(gather.OwnFrame(example.Frames))),
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.Again())},
 	}
 	if p.HasQueue {
-		v.Text += " " + counted(p.Queued, "work item is", "work items are") + " queued now."
+		v.Text += " " + phrase.Counted(p.Queued, "work item is", "work items are") + " queued now."
 	}
 	v.Text += fmt.Sprintf(" The minimum of workers is %d: when more comes, the pool adds one or two workers a second, "+
 		"and what comes waits for them.", p.Minimum)
 	ev := profile.Evidence{
-		Text: fmt.Sprintf("They have waited in all looks, such as %s, which%s:", threadName(ref(example)),
-			waitPhrase(example)),
+		Text: fmt.Sprintf("They have waited in all looks, such as %s, which%s:", phrase.ThreadName(gather.Ref(example)),
+			phrase.WaitPhrase(example)),
 		Frames: example.Frames,
 	}
 	for _, t := range w.list {
-		ev.Threads = append(ev.Threads, ref(t))
+		ev.Threads = append(ev.Threads, gather.Ref(t))
 	}
 	v.Evidence = []profile.Evidence{ev, {Text: poolText(p)}}
 	return []profile.Verdict{v}
@@ -174,8 +171,8 @@ func min2(n []int) int {
 // queues are the lengths of the queue in all looks; nil: not known.
 func (e *evidence) queues() []int {
 	var out []int
-	for i := range e.looks {
-		p := e.looks[i].pool
+	for i := range e.Looks {
+		p := e.Looks[i].Pool
 		if p == nil || !p.HasQueue {
 			return nil
 		}
@@ -185,13 +182,13 @@ func (e *evidence) queues() []int {
 }
 
 func starvation(e *evidence, first, last *workers, queue []int, c profile.Certainty) profile.Verdict {
-	in, n := last.in.top()
-	kind, of := last.kinds.top()
+	in, n := last.in.Top()
+	kind, of := last.kinds.Top()
 	example := last.example(in, kind)
 	v := profile.Verdict{
 		Cause: profile.CausePoolStarvation, Certainty: c,
 		Text:     fmt.Sprintf("The thread pool is starved: %d of its %d workers are blocked", last.blocked, last.all),
-		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.Again())},
 	}
 	if last.idle > 0 {
 		v.Text += fmt.Sprintf(", and it lets no more work at a time: %d %s idle", last.idle,
@@ -199,29 +196,29 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 	}
 	like := "Workers"
 	if n > 0 {
-		v.Text += fmt.Sprintf(", %d of them in %s", n, method(ownFrame(example.Frames)))
-		like = fmt.Sprintf("%s in that method", counted(n, "worker", "workers"))
+		v.Text += fmt.Sprintf(", %d of them in %s", n, phrase.Method(gather.OwnFrame(example.Frames)))
+		like = fmt.Sprintf("%s in that method", phrase.Counted(n, "worker", "workers"))
 	}
 	const task = string(profile.TaskWait)
 	if kind == task && kindOf(example) == task && float64(of) >= mostlyBlocked*float64(last.blocked) {
 		v.Text += ", which waits for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
 			"If the task needs a worker to end, there is none."
 	} else {
-		v.Text += fmt.Sprintf(". One of them, %s, %s.", threadName(ref(example)), doing(example))
+		v.Text += fmt.Sprintf(". One of them, %s, %s.", phrase.ThreadName(gather.Ref(example)), phrase.Doing(example))
 	}
 	v.Text += growth(e, first, last, queue)
 	ev := profile.Evidence{
-		Text: fmt.Sprintf("%s are blocked, such as %s, which%s:", like, threadName(ref(example)),
-			waitPhrase(example)),
+		Text: fmt.Sprintf("%s are blocked, such as %s, which%s:", like, phrase.ThreadName(gather.Ref(example)),
+			phrase.WaitPhrase(example)),
 		Frames: example.Frames,
 	}
 	for _, t := range last.list {
 		if n == 0 || blockedIn(t) == in {
-			ev.Threads = append(ev.Threads, ref(t))
+			ev.Threads = append(ev.Threads, gather.Ref(t))
 		}
 	}
 	v.Evidence = append(v.Evidence, ev)
-	if p := e.last().pool; p != nil {
+	if p := e.Last().Pool; p != nil {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: poolText(p)})
 	}
 	return v
@@ -246,25 +243,26 @@ func growth(e *evidence, first, last *workers, queue []int) string {
 	var words []string
 	if queue != nil {
 		words = append(words, fmt.Sprintf("%s (%d at first)",
-			counted(queue[len(queue)-1], "work item is queued", "work items are queued"), queue[0]))
+			phrase.Counted(queue[len(queue)-1], "work item is queued", "work items are queued"), queue[0]))
 	}
-	if p := e.last().pool; p != nil {
+	if p := e.Last().Pool; p != nil {
 		words = append(words, fmt.Sprintf("the minimum of workers is %d", p.Minimum))
 	}
 	if added := last.all - first.all; added > 0 {
 		words = append(words,
-			fmt.Sprintf("the pool has added %s in %s", counted(added, "worker", "workers"), seconds(e.span())))
+			fmt.Sprintf("the pool has added %s in %s", phrase.Counted(added, "worker", "workers"),
+				phrase.Seconds(e.span())))
 	}
 	if len(words) == 0 {
 		return ""
 	}
-	text := list(words)
+	text := phrase.List(words)
 	return " " + strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 func poolText(p *threadpool.State) string {
 	s := fmt.Sprintf("The pool says: %s, %d with a work item, wants %d, minimum %d, maximum %d",
-		counted(p.Workers, "worker", "workers"), p.Working, p.Goal, p.Minimum, p.Maximum)
+		phrase.Counted(p.Workers, "worker", "workers"), p.Working, p.Goal, p.Minimum, p.Maximum)
 	if p.Blocked > 0 {
 		s += fmt.Sprintf("; %d wait for tasks", p.Blocked)
 	}

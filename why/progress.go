@@ -2,127 +2,25 @@ package why
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/internal/requests"
-	"clrsnap/internal/session"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
 
-// Thresholds of requests that stand still.
-const (
-	fewRequests = 3 // fewer requests in one place are not worth a word
-	// If each request took as long as the oldest request has taken, so many requests would have ended during the look.
-	// That none has ended is no accident then.
-	dueToEnd   = 3.0
-	mayBeDue   = 1.5
-	longServed = 100 * time.Second // HttpClient's default timeout: nobody waits longer for an answer
-	longAgo    = 10 * time.Second
-)
-
-// flightLook is what was in flight at one moment.
-type flightLook struct {
-	at time.Duration // since the first look
-	*requests.InFlight
-}
-
-// shortWalk is how long the count of the heap may have taken, so that a second walk for requests and async methods is
-// worth the time.
-const shortWalk = 500 * time.Millisecond
-
-// inFlight notes the requests and async methods in flight before samples are taken, if that is quick.
-func (g *gatherer) inFlight(ctx context.Context) {
-	if n := len(g.e.heaps); !g.heapMissing && n > 0 && g.e.heaps[n-1].Duration <= shortWalk {
-		_ = g.flight(ctx) // without this look, nobody says that anything stands still
-	}
-}
-
-// inFlightAtEnd notes the requests and async methods in flight at the end. Where connections wait for an answer, the
-// async methods are evidence of the calls.
-func (g *gatherer) inFlightAtEnd(ctx context.Context) {
-	if g.heapMissing {
-		return
-	}
-	err := g.flight(ctx)
-	if err != nil {
-		g.e.flights = nil // the first look alone says nothing of the end
-	}
-	g.readers()
-	if n := len(g.e.flights); n > 1 {
-		m := &g.e.methodsEnded
-		m.count, m.exact, m.known = tasks.MethodsEnded(g.s, g.e.flights[0].Methods, g.e.flights[n-1].Methods)
-	}
-	if !slices.ContainsFunc(g.e.sockets, func(s socket) bool { return s.unanswered() }) {
-		return
-	}
-	if err != nil {
-		g.miss("Async methods that wait were not looked at: %v.", err)
-		return
-	}
-	l := g.e.lastFlight()
-	g.e.chains = l.Tasks.Chains
-	if !l.Requests.Partial { // a part cannot be presented as all
-		g.e.web = l.Requests
-	}
-}
-
-// readers notes the threads whose own methods take items from channels, or complete TaskCompletionSources.
-func (g *gatherer) readers() {
-	threads := g.e.last().snap.Threads
-	for i := range threads {
-		t := &threads[i]
-		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
-			g.e.readers = append(g.e.readers, t)
-		}
-		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.Completes(&f) }) {
-			g.e.completers = append(g.e.completers, t)
-		}
-	}
-}
-
-// flight walks the heap for requests and for async methods.
-func (g *gatherer) flight(ctx context.Context) error {
-	g.progress("requests and async methods")
-	bounded, cancel := context.WithTimeout(ctx, walkWithin)
-	defer cancel()
-	at := time.Since(g.start)
-	f, err := requests.FindInFlight(bounded, g.s, session.WalkOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
-	if err == nil {
-		g.e.flights = append(g.e.flights, flightLook{at, f})
-	}
-	return err
-}
-
-// servesBlocked reports whether threads of a web server's process may run requests, and are blocked in the program's
-// code. The stack alone does not tell that a thread runs a request: most often the pool has resumed a middleware.
-func (e *evidence) servesBlocked() bool {
-	if len(e.looks) == 0 {
-		return false
-	}
-	n, kestrel := 0, false
-	for i := range e.last().snap.Threads {
-		t := &e.last().snap.Threads[i]
-		kestrel = kestrel || t.Idle() == profile.IdleKestrel
-		if t.Role == workerRole && blocked(t) && ownFrame(t.Frames) != nil {
-			n++
-		}
-	}
-	return kestrel && n >= fewRequests
-}
-
 // progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
 // look lacks something.
-func (e *evidence) progressed() (before, after *flightLook, ok bool) {
-	if len(e.flights) < 2 {
+func (e *evidence) progressed() (before, after *gather.FlightLook, ok bool) {
+	if len(e.Flights) < 2 {
 		return nil, nil, false
 	}
-	before, after = &e.flights[0], &e.flights[len(e.flights)-1]
+	before, after = &e.Flights[0], &e.Flights[len(e.Flights)-1]
 	return before, after, !before.Requests.Partial && !after.Requests.Partial
 }
 
@@ -150,27 +48,11 @@ func (e *evidence) requestsEnded() int {
 }
 
 // servingOf counts the requests in flight of each connection.
-func servingOf(l *flightLook) map[string]int {
+func servingOf(l *gather.FlightLook) map[string]int {
 	out := map[string]int{}
-	for _, r := range l.requests() {
+	for _, r := range l.RequestsNow() {
 		connection, _, _ := strings.Cut(r.ID, ":")
 		out[connection]++
-	}
-	return out
-}
-
-// lastFlight is the look at the end; nil: there is none.
-func (e *evidence) lastFlight() *flightLook {
-	if len(e.flights) == 0 {
-		return nil
-	}
-	return &e.flights[len(e.flights)-1]
-}
-
-// requests lists the requests in flight.
-func (l *flightLook) requests() (out []profile.Request) {
-	for i := range l.Requests.Requests {
-		out = append(out, l.Requests.Requests[i].Requests...)
 	}
 	return out
 }
@@ -193,7 +75,7 @@ func judgeStalled(e *evidence) []profile.Verdict {
 	var list []standing
 	then, now := placesOf(before.Requests), placesOf(after.Requests)
 	for place, p := range now {
-		if s := p.since(then[place]); s.count >= fewRequests {
+		if s := p.since(then[place]); s.count >= gather.FewRequests {
 			list = append(list, s)
 		}
 	}
@@ -201,7 +83,7 @@ func judgeStalled(e *evidence) []profile.Verdict {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(placeOf(a.group), placeOf(b.group)))
 	})
 	for i := range list {
-		c := list[i].certainty(after.at-before.at, after.Requests.CapturedAt)
+		c := list[i].certainty(after.At-before.At, after.Requests.CapturedAt)
 		switch own := awaitsSource(&list[i].group.Doing); {
 		case own == "":
 		case e.sourceEnds(own).never():
@@ -220,7 +102,7 @@ func judgeStalled(e *evidence) []profile.Verdict {
 }
 
 // stoodStill counts the async methods that have waited in one place since the first look, by the key of their chain.
-func stoodStill(before, after *flightLook) map[uint64]int {
+func stoodStill(before, after *gather.FlightLook) map[uint64]int {
 	out := map[uint64]int{}
 	for object, key := range before.Waiting {
 		if after.Waiting[object] == key {
@@ -232,7 +114,7 @@ func stoodStill(before, after *flightLook) map[uint64]int {
 
 // old reports whether no client waits so long for news.
 func (s *standing) old(at time.Time) bool {
-	return !s.oldest.IsZero() && at.Sub(s.oldest) >= longServed
+	return !s.oldest.IsZero() && at.Sub(s.oldest) >= gather.LongServed
 }
 
 // manyMethods is how many async methods in one place, all of which stand still, are worth a word.
@@ -255,7 +137,7 @@ func queuedFor(w *profile.Awaited) string {
 const fullChannel = "room in a channel, which is full"
 
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come.
-func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verdict) {
+func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
 	stood, was := stoodStill(before, after), map[uint64]int{}
 	for _, key := range before.Waiting {
 		was[key]++
@@ -263,7 +145,7 @@ func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verd
 	most := manyMethods - 1
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		thing, own := queuedFor(c.WaitsFor), ownFrame(c.Frames)
+		thing, own := queuedFor(c.WaitsFor), gather.OwnFrame(c.Frames)
 		if thing == "" || own == nil || c.State != profile.TaskWaiting {
 			continue
 		}
@@ -276,9 +158,9 @@ func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verd
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
 			Text: fmt.Sprintf("%d async methods wait for %s, in %s, and become more: none of the %d that waited %s "+
-				"ago has gone on.", c.Count, thing, method(own), n, seconds(after.at-before.at)),
+				"ago has gone on.", c.Count, thing, phrase.Method(own), n, phrase.Seconds(after.At-before.At)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
-			Commands: []string{"clrsnap tasks " + e.again(), "clrsnap locks " + e.again()},
+			Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap locks " + e.Again()},
 		}}
 		if thing == fullChannel {
 			e.addReaders(&out[0], after.Tasks)
@@ -305,14 +187,14 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 	}
 	for i := range tasks.Chains {
 		c := &tasks.Chains[i]
-		own := ownFrame(c.Frames)
+		own := gather.OwnFrame(c.Frames)
 		if !c.ReadsChannel || own == nil || queuedFor(c.WaitsFor) == fullChannel && c.Count > 1 {
 			continue
 		}
-		tell(method(&c.Frames[c.Reader]), chainDoes(c, c.Reader), c.Frames, nil)
+		tell(phrase.Method(&c.Frames[c.Reader]), chainDoes(c, c.Reader), c.Frames, nil)
 	}
-	for _, t := range e.readers {
-		tell(threadName(ref(t)), doing(t), t.Frames, []profile.ThreadRef{ref(t)})
+	for _, t := range e.Readers {
+		tell(phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), t.Frames, []profile.ThreadRef{gather.Ref(t)})
 	}
 	if found > 0 {
 		return
@@ -409,8 +291,8 @@ func placeOf(g *profile.RequestGroup) string {
 	if w := g.Doing.Wait; w != nil {
 		place = append(place, string(w.Kind), w.Type)
 	}
-	if own := ownFrame(g.Doing.Frames); own != nil {
-		place = append(place, method(own))
+	if own := gather.OwnFrame(g.Doing.Frames); own != nil {
+		place = append(place, phrase.Method(own))
 	}
 	return strings.Join(place, "\x00")
 }
@@ -426,27 +308,30 @@ func (s *standing) certainty(span time.Duration, at time.Time) profile.Certainty
 	d := &s.group.Doing
 	remote := d.Call != nil || d.WaitsFor != nil && d.WaitsFor.Kind == profile.AwaitsSocket
 	switch {
-	case (due >= dueToEnd || age >= longServed) && age > 2*span && !remote:
+	case (due >= gather.DueToEnd || age >= gather.LongServed) && age > 2*span && !remote:
 		return profile.Likely
-	case due >= mayBeDue && age > 2*span || age >= longAgo:
+	case due >= gather.MayBeDue && age > 2*span || age >= gather.LongAgo:
 		return profile.Possible
 	}
 	return ""
 }
 
-func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *flightLook) profile.Verdict {
+func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *gather.FlightLook) profile.Verdict {
 	s := &list[0]
-	span := after.at - before.at
+	span := after.At - before.At
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: c,
-		Text: fmt.Sprintf("%s for %s %s stand still: none has ended or gone on in %s", counted(s.count, "request",
-			"requests"), s.group.Method, s.group.Path, seconds(span)),
-		Commands: []string{"clrsnap requests " + e.again(), "clrsnap tasks " + e.again()},
+		Text: fmt.Sprintf("%s for %s %s stand still: none has ended or gone on in %s", phrase.Counted(s.count,
+			"request",
+			"requests"), s.group.Method, s.group.Path, phrase.Seconds(span)),
+		Commands: []string{"clrsnap requests " + e.Again(), "clrsnap tasks " + e.Again()},
 	}
 	if !s.oldest.IsZero() {
-		v.Text += fmt.Sprintf(", and the oldest was begun %s ago", seconds(after.Requests.CapturedAt.Sub(s.oldest)))
+		v.Text += fmt.Sprintf(", and the oldest was begun %s ago",
+			phrase.Seconds(after.Requests.CapturedAt.Sub(s.oldest)))
 	}
-	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing), method(ownFrame(s.group.Doing.Frames)))
+	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing),
+		phrase.Method(gather.OwnFrame(s.group.Doing.Frames)))
 	switch d := &s.group.Doing; {
 	case c != profile.Possible || d.Call != nil:
 	case d.Wait != nil && d.Wait.Kind == profile.ThreadSleep:
@@ -463,13 +348,13 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	if n := e.requestsEnded(); n >= 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s of the process ended meanwhile.", counted(n, "request", "requests")),
+			Text: fmt.Sprintf("%s of the process ended meanwhile.", phrase.Counted(n, "request", "requests")),
 		})
 	}
 	for i := 1; i < len(list) && i < maxShown; i++ {
 		o := &list[i]
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s for %s %s stand still as well. %s.", counted(o.count, "request", "requests"),
+			Text: fmt.Sprintf("%s for %s %s stand still as well. %s.", phrase.Counted(o.count, "request", "requests"),
 				o.group.Method, o.group.Path, waitsForText(&o.group.Doing)),
 			Frames: o.group.Doing.Frames,
 		})
@@ -483,7 +368,7 @@ func waitsForText(d *profile.Doing) string {
 	case d.Call != nil:
 		return "The requests wait for a call to " + d.Call.Authority
 	case d.Wait != nil:
-		return "Each request has blocked its thread, which " + doing(&profile.Thread{Wait: d.Wait})
+		return "Each request has blocked its thread, which " + phrase.Doing(&profile.Thread{Wait: d.Wait})
 	case d.WaitsFor.Target != "":
 		return "The requests wait for " + d.WaitsFor.Target
 	}

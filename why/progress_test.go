@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/gather"
 	"clrsnap/internal/requests"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
@@ -30,8 +31,8 @@ func served(at time.Time, path string, wait *profile.Awaited, own string, age ti
 func flights(e *evidence, before, after []profile.RequestGroup) *evidence {
 	for i, groups := range [][]profile.RequestGroup{before, after} {
 		at := time.Duration(i) * 3 * time.Second
-		e.flights = append(e.flights, flightLook{at, &requests.InFlight{
-			Requests: &profile.Requests{Requests: groups, CapturedAt: e.began.Add(at)}, Tasks: &profile.Tasks{},
+		e.Flights = append(e.Flights, gather.FlightLook{At: at, InFlight: &requests.InFlight{
+			Requests: &profile.Requests{Requests: groups, CapturedAt: e.Began.Add(at)}, Tasks: &profile.Tasks{},
 			Begun: map[string]int{"0HN1": 1 + 30*i},
 		}})
 	}
@@ -41,7 +42,7 @@ func flights(e *evidence, before, after []profile.RequestGroup) *evidence {
 // TestStalled: requests that neither end nor go on are told, however busy the process is. Requests that end, go on, are
 // answered, or end by themselves are not.
 func TestStalled(t *testing.T) {
-	began := same(1).began
+	began := same(1).Began
 	ids := func(from, to int) (out []int) {
 		for id := from; id <= to; id++ {
 			out = append(out, id)
@@ -138,7 +139,7 @@ func TestStalledMethods(t *testing.T) {
 			}
 			c := chain
 			c.Count = len(waiting)
-			e.flights[i].Waiting, e.flights[i].Tasks.Chains = waiting, []profile.TaskChain{c}
+			e.Flights[i].Waiting, e.Flights[i].Tasks.Chains = waiting, []profile.TaskChain{c}
 		}
 		list := judgeStalled(e)
 		if tt.says == "" {

@@ -7,26 +7,20 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
-)
-
-// Thresholds of calls that get no answer.
-const (
-	manyCallers     = 3               // threads and async calls that wait for one address
-	manyConnections = 4               // waiting connections to one address, without a known caller
-	mostConnections = 0.75            // of the connections to the address
-	noAnswer        = 3 * time.Second // since a request was sent
 )
 
 // called is an awaited remote address.
 type called struct {
 	remote      string
-	threads     []*watched
+	threads     []*gather.Watched
 	chains      []*profile.TaskChain
-	connections []*socket // have sent something, and got no answer
-	all         int       // connections to the address
-	connecting  int       // connections not yet made
-	own         bool      // the process itself listens at the address
+	connections []*gather.Socket // have sent something, and got no answer
+	all         int              // connections to the address
+	connecting  int              // connections not yet made
+	own         bool             // the process itself listens at the address
 }
 
 // judgeRemote looks for a remote address that does not answer.
@@ -47,21 +41,21 @@ func (e *evidence) called() []*called {
 		}
 		return by[remote]
 	}
-	for i := range e.sockets {
-		if s := &e.sockets[i]; s.ours {
-			get(s.remote).add(s)
+	for i := range e.Sockets {
+		if s := &e.Sockets[i]; s.Ours {
+			get(s.Remote).add(s)
 		}
 	}
-	if len(e.looks) >= 2 {
-		threads := e.threads()
+	if len(e.Looks) >= 2 {
+		threads := e.Threads()
 		for i := range threads {
 			if local, to := endsOf(&threads[i]); to != "" && e.mayBeUnanswered(local, to) {
 				get(to).threads = append(get(to).threads, &threads[i])
 			}
 		}
 	}
-	for i := range e.chains {
-		c := &e.chains[i]
+	for i := range e.Chains {
+		c := &e.Chains[i]
 		if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSocket {
 			continue
 		}
@@ -75,35 +69,30 @@ func (e *evidence) called() []*called {
 	})
 }
 
-func (c *called) add(s *socket) {
-	c.all, c.own = c.all+1, c.own || s.own
-	if s.state == "syn-sent" {
+func (c *called) add(s *gather.Socket) {
+	c.all, c.own = c.all+1, c.own || s.Own
+	if s.State == "syn-sent" {
 		c.connecting++
 	}
-	if s.unanswered() {
+	if s.Unanswered() {
 		c.connections = append(c.connections, s)
 	}
-}
-
-// unanswered reports whether an outgoing connection waits for an answer, or has not been accepted.
-func (s *socket) unanswered() bool {
-	return s.ours && (s.state == "syn-sent" || s.sent >= noAnswer && s.received > s.sent)
 }
 
 // mayBeUnanswered reports whether a connection may wait for an answer, as far as connections are known: a thread that
 // waits for news need not have sent a request.
 func (e *evidence) mayBeUnanswered(local, remote string) bool {
-	return e.sockets == nil || slices.ContainsFunc(e.sockets, func(s socket) bool {
-		return s.local == local && s.remote == remote && s.unanswered()
+	return e.Sockets == nil || slices.ContainsFunc(e.Sockets, func(s gather.Socket) bool {
+		return s.Local == local && s.Remote == remote && s.Unanswered()
 	})
 }
 
 // endsOf are the addresses of the connection that a thread has waited for in all looks; "": none.
-func endsOf(w *watched) (local, remote string) {
-	if !w.unmoved || !w.waits() || ownFrame(w.last().Frames) == nil {
+func endsOf(w *gather.Watched) (local, remote string) {
+	if !w.Unmoved || !w.Waits() || gather.OwnFrame(w.Last().Frames) == nil {
 		return "", ""
 	}
-	for _, t := range w.looks {
+	for _, t := range w.Looks {
 		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
 			return "", ""
 		}
@@ -130,7 +119,7 @@ func endsIn(target string) (local, remote string) {
 }
 
 func (c *called) harmful(e *evidence) bool {
-	if len(c.threads) >= manyCallers && e.span() >= enough {
+	if len(c.threads) >= gather.ManyCallers && e.span() >= gather.Enough {
 		return true
 	}
 	n := len(c.connections)
@@ -141,11 +130,11 @@ func (c *called) harmful(e *evidence) bool {
 		return true
 	}
 	// Some programs keep a request open at all times, to hear of news. So nearly all connections have to wait.
-	if c.own || float64(n) < mostConnections*float64(c.all) {
+	if c.own || float64(n) < gather.MostConnections*float64(c.all) {
 		return false
 	}
 	q := e.queueing()
-	return n >= manyConnections || c.callers()+q.sum() >= manyCallers
+	return n >= gather.ManyConnections || c.callers()+q.sum() >= gather.ManyCallers
 }
 
 // callers is how many threads and async calls wait for the address.
@@ -165,18 +154,18 @@ type queue struct {
 
 // queueing finds the queue: calls of HttpClient without a connection, in the last look.
 func (e *evidence) queueing() (q queue) {
-	if len(e.looks) > 0 {
-		for i := range e.last().snap.Threads {
-			t := &e.last().snap.Threads[i]
-			if blocked(t) && callsHTTP(t.Frames) && (t.Wait == nil || t.Wait.Kind != profile.WaitIO) {
+	if len(e.Looks) > 0 {
+		for i := range e.Last().Snap.Threads {
+			t := &e.Last().Snap.Threads[i]
+			if gather.Blocked(t) && callsHTTP(t.Frames) && (t.Wait == nil || t.Wait.Kind != profile.WaitIO) {
 				q.threads = append(q.threads, t)
 			}
 		}
 	}
-	for i := range e.chains {
-		c := &e.chains[i]
+	for i := range e.Chains {
+		c := &e.Chains[i]
 		if c.State == profile.TaskWaiting && callsHTTP(c.Frames) && c.WaitsFor != nil &&
-			c.WaitsFor.Kind != profile.AwaitsSocket && ownFrame(c.Frames) != nil {
+			c.WaitsFor.Kind != profile.AwaitsSocket && gather.OwnFrame(c.Frames) != nil {
 			q.chains = append(q.chains, c)
 		}
 	}
@@ -206,22 +195,24 @@ func (q *queue) frames() []profile.Frame {
 func (c *called) verdict(e *evidence) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseRemoteCall, Certainty: c.certainty(e),
-		Commands: []string{"clrsnap requests " + e.again(), "clrsnap tasks " + e.again(), "ss -tnpi dst " + c.remote},
+		Commands: []string{"clrsnap requests " + e.Again(), "clrsnap tasks " + e.Again(), "ss -tnpi dst " + c.remote},
 	}
 	var words []string
 	if n := len(c.connections); n > 0 {
 		words = append(words,
-			fmt.Sprintf("%d of %s to it %s", n, counted(c.all, "connection", "connections"), c.silence()))
+			fmt.Sprintf("%d of %s to it %s", n, phrase.Counted(c.all, "connection", "connections"), c.silence()))
 	}
 	if n := len(c.threads); n > 0 {
-		t := c.threads[0].last()
-		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", waitNow(n), method(ownFrame(t.Frames)),
-			seconds(e.span())))
+		t := c.threads[0].Last()
+		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", waitNow(n),
+			phrase.Method(gather.OwnFrame(t.Frames)),
+			phrase.Seconds(e.span())))
 		v.Evidence = append(v.Evidence, c.waiting(t))
 	}
 	if n := c.callers() - len(c.threads); n > 0 {
 		chain := c.chains[0]
-		words = append(words, fmt.Sprintf("%s for it, in %s", asyncCalls(n), method(ownFrame(chain.Frames))))
+		words = append(words, fmt.Sprintf("%s for it, in %s", asyncCalls(n),
+			phrase.Method(gather.OwnFrame(chain.Frames))))
 		v.Evidence = append(v.Evidence,
 			profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
 	}
@@ -236,7 +227,7 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 		c.addQueue(&v, &q)
 	}
 	for _, s := range c.connections[:min(len(c.connections), maxShown)] {
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: s.text()})
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: s.Text()})
 	}
 	return v
 }
@@ -249,7 +240,7 @@ func (c *called) certainty(e *evidence) profile.Certainty {
 	switch h := e.httpCalls(c); {
 	case h != nil && h.exhausted(c):
 		return profile.Certain
-	case n > 0 && c.connecting == n && n >= manyCallers && len(c.threads) >= manyCallers:
+	case n > 0 && c.connecting == n && n >= gather.ManyCallers && len(c.threads) >= gather.ManyCallers:
 		return profile.Certain
 	case n > 0 && (c.connecting == n || q.sum() > 0 || h != nil && len(h.queue) > 0):
 		return profile.Likely
@@ -267,12 +258,12 @@ func asyncCalls(n int) string {
 // waiting is the evidence of the waiting threads, with t as example.
 func (c *called) waiting(t *profile.Thread) profile.Evidence {
 	e := profile.Evidence{
-		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", threadsOf(len(c.threads)),
-			threadName(ref(t)), doing(t)),
+		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", phrase.ThreadsOf(len(c.threads)),
+			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),
 		Frames: t.Frames,
 	}
 	for _, w := range c.threads {
-		e.Threads = append(e.Threads, ref(w.last()))
+		e.Threads = append(e.Threads, gather.Ref(w.Last()))
 	}
 	return e
 }
@@ -282,17 +273,17 @@ func (c *called) addQueue(v *profile.Verdict, q *queue) {
 	e := profile.Evidence{Frames: q.frames()}
 	var words []string
 	if n := len(q.threads); n > 0 {
-		words = append(words, threadsOf(n))
+		words = append(words, phrase.ThreadsOf(n))
 	}
 	if n := q.sum() - len(q.threads); n > 0 {
-		words = append(words, counted(n, "async call", "async calls"))
+		words = append(words, phrase.Counted(n, "async call", "async calls"))
 	}
 	for _, t := range q.threads {
-		e.Threads = append(e.Threads, ref(t))
+		e.Threads = append(e.Threads, gather.Ref(t))
 	}
-	own := method(ownFrame(e.Frames))
+	own := phrase.Method(gather.OwnFrame(e.Frames))
 	v.Text += fmt.Sprintf(" %s of HttpClient more, in %s, have no connection: as many as there may be are in use.",
-		list(words), own)
+		phrase.List(words), own)
 	e.Text = fmt.Sprintf("%s for a connection:", waitNow(q.sum()))
 	if len(q.threads) == 0 {
 		e.Text = asyncCalls(q.sum()) + " for a connection:"
@@ -306,18 +297,7 @@ func (c *called) silence() string {
 	}
 	longest := time.Duration(0)
 	for _, s := range c.connections {
-		longest = max(longest, s.sent)
+		longest = max(longest, s.Sent)
 	}
-	return fmt.Sprintf("have sent something, and got nothing back for up to %s", seconds(longest))
-}
-
-func (s *socket) text() string {
-	if s.state == "syn-sent" {
-		return fmt.Sprintf("%s → %s: the connection is not made yet.", s.local, s.remote)
-	}
-	received := "nothing received"
-	if s.heard {
-		received = fmt.Sprintf("last received %s ago", seconds(s.received))
-	}
-	return fmt.Sprintf("%s → %s: last sent %s ago, %s.", s.local, s.remote, seconds(s.sent), received)
+	return fmt.Sprintf("have sent something, and got nothing back for up to %s", phrase.Seconds(longest))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/gather"
 	"clrsnap/profile"
 )
 
@@ -23,11 +24,11 @@ func receiving(n int, remote string) (out []profile.Thread) {
 }
 
 // silent makes connections without an answer for some time.
-func silent(n int, sent, received time.Duration) (out []socket) {
+func silent(n int, sent, received time.Duration) (out []gather.Socket) {
 	for i := range n {
-		out = append(out, socket{
-			local: fmt.Sprintf("10.1.2.3:%d", 40000+i), remote: supplier, ours: true, state: "established", sent: sent,
-			received: received,
+		out = append(out, gather.Socket{
+			Local: fmt.Sprintf("10.1.2.3:%d", 40000+i), Remote: supplier, Ours: true, State: "established", Sent: sent,
+			Received: received,
 		})
 	}
 	return out
@@ -37,15 +38,15 @@ func TestRemote(t *testing.T) {
 	verdict(t, judgeRemote(same(3, receiving(4, supplier)...)), profile.CauseRemoteCall, profile.Possible, supplier,
 		"4 threads wait for it in Shop.Supplier.Ask")
 	e := same(3, receiving(4, supplier)...)
-	e.sockets = silent(4, time.Minute, 2*time.Minute)
+	e.Sockets = silent(4, time.Minute, 2*time.Minute)
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections", "60 s",
 		"4 threads wait for it", "wait for news")
-	for i := range e.sockets {
-		e.sockets[i].state = "syn-sent"
+	for i := range e.Sockets {
+		e.Sockets[i].State = "syn-sent"
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept them",
 		"4 threads wait for it")
-	e.sockets = silent(4, time.Minute, 50*time.Second)
+	e.Sockets = silent(4, time.Minute, 50*time.Second)
 	none(t, judgeRemote(e)) // consumers without a request since the last message
 
 	none(t, judgeRemote(same(3, receiving(2, supplier)...)))
@@ -64,9 +65,9 @@ func TestRemote(t *testing.T) {
 }
 
 func TestRemoteSockets(t *testing.T) {
-	of := func(s ...socket) *evidence {
+	of := func(s ...gather.Socket) *evidence {
 		e := same(3)
-		e.sockets = s
+		e.Sockets = s
 		return e
 	}
 	verdict(t, judgeRemote(of(silent(4, 9*time.Second, time.Minute)...)), profile.CauseRemoteCall,
@@ -78,17 +79,17 @@ func TestRemoteSockets(t *testing.T) {
 	none(t, judgeRemote(of(some...))) // others get their answers
 	accepted := silent(6, time.Minute, time.Hour)
 	for i := range accepted {
-		accepted[i].ours = false
+		accepted[i].Ours = false
 	}
 	none(t, judgeRemote(of(accepted...))) // slow clients
 	toItself := silent(6, time.Minute, time.Hour)
 	for i := range toItself {
-		toItself[i].own = true
+		toItself[i].Own = true
 	}
 	none(t, judgeRemote(of(toItself...)))
 	refused := silent(4, 0, 0)
 	for i := range refused {
-		refused[i].state = "syn-sent"
+		refused[i].State = "syn-sent"
 	}
 	verdict(t, judgeRemote(of(refused...)), profile.CauseRemoteCall, profile.Likely, "does not accept")
 }
@@ -96,27 +97,27 @@ func TestRemoteSockets(t *testing.T) {
 // TestRemoteChains: async calls behind a limit of connections.
 func TestRemoteChains(t *testing.T) {
 	e := same(3)
-	e.sockets = silent(2, 5*time.Second, time.Minute)
+	e.Sockets = silent(2, 5*time.Second, time.Minute)
 	answer := &profile.Awaited{Kind: profile.AwaitsSocket,
 		Target: "recv tcp 10.1.2.3:40000 → " + supplier + " established"}
 	slot := &profile.Awaited{Kind: profile.AwaitsCompletion}
 	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
-	e.chains = []profile.TaskChain{
+	e.Chains = []profile.TaskChain{
 		{Count: 2, WaitsFor: answer, State: profile.TaskWaiting, Frames: call},
 		{Count: 40, WaitsFor: slot, State: profile.TaskWaiting, Frames: call},
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, supplier, "2 async calls wait for it",
 		"Shop.Supplier.GetAsync", "40 async calls of HttpClient more")
-	e.chains = e.chains[:1]
+	e.Chains = e.Chains[:1]
 	none(t, judgeRemote(e))
 }
 
 // TestRemoteHTTP: all connections of an HttpClient's pool wait for an answer, and calls queue.
 func TestRemoteHTTP(t *testing.T) {
 	e := same(3)
-	e.sockets = silent(4, 111*time.Second, 2*time.Minute)
+	e.Sockets = silent(4, 111*time.Second, 2*time.Minute)
 	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
-	e.web = &profile.Requests{
+	e.Web = &profile.Requests{
 		Calls: []profile.CallGroup{
 			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
 				Doing: profile.Doing{Frames: call}, Calls: make([]profile.ClientCall, 121)},
@@ -141,20 +142,20 @@ func TestRemoteHTTP(t *testing.T) {
 			"them, in Shop.Supplier.GetAsync. 119 requests of its own clients wait for that.",
 		"121 calls of HttpClient to supplier:6352/prices wait for a connection")
 
-	alone := e.sockets
+	alone := e.Sockets
 	for range 6 { // of other clients, with answers
-		e.sockets = append(e.sockets, socket{
-			remote: supplier, state: "established", ours: true, own: true, sent: time.Minute, received: time.Second,
+		e.Sockets = append(e.Sockets, gather.Socket{
+			Remote: supplier, State: "established", Ours: true, Own: true, Sent: time.Minute, Received: time.Second,
 		})
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
 		supplier+" does not answer: all 4 connections that an HttpClient may have to it have waited")
-	e.sockets = alone
-	e.web.Pools[0].HTTP1.Maximum = 6 // there may be more
+	e.Sockets = alone
+	e.Web.Pools[0].HTTP1.Maximum = 6 // there may be more
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",
 		"121 calls queue for them")
-	e.web.Pools[0].HTTP1.Maximum = 4
-	calls := e.web.Calls[1].Calls
+	e.Web.Pools[0].HTTP1.Maximum = 4
+	calls := e.Web.Calls[1].Calls
 	calls[0].Remote = "10.1.2.9:1" // the server has another address
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "3 calls of HttpClient wait for the answer",
 		"121 calls queue for them")
@@ -165,14 +166,14 @@ func TestRemoteHTTP(t *testing.T) {
 	for i := range calls {
 		calls[i].Remote = supplier
 	}
-	e.web.Calls[1].Phase = profile.CallBody // the answers come
+	e.Web.Calls[1].Phase = profile.CallBody // the answers come
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
-	e.web.Calls[1].Phase = profile.CallOpen // the same: no thread is in such a call
+	e.Web.Calls[1].Phase = profile.CallOpen // the same: no thread is in such a call
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
 	sends := profile.Thread{
 		Frames: []profile.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
-	e.last().snap.Threads = append(e.last().snap.Threads, sends)
+	e.Last().Snap.Threads = append(e.Last().Snap.Threads, sends)
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "1 call of HttpClient waits for the answer")
-	e.sockets = silent(4, time.Second, time.Minute) // each was used a second ago
+	e.Sockets = silent(4, time.Second, time.Minute) // each was used a second ago
 	none(t, judgeRemote(e))
 }

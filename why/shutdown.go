@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
@@ -23,16 +25,16 @@ const (
 // judgeShutdown looks for a process that is to end and does not: a handler of the end does not return, or Main has
 // returned and a foreground thread waits for something.
 func judgeShutdown(e *evidence) []profile.Verdict {
-	if e.core() || len(e.looks) < 2 {
+	if e.Core() || len(e.Looks) < 2 {
 		return nil
 	}
-	threads := e.threads()
-	ends := slices.ContainsFunc(threads, func(w watched) bool { return w.stays(exit) || e.hasReturned(&w) })
+	threads := e.Threads()
+	ends := slices.ContainsFunc(threads, func(w gather.Watched) bool { return w.Stays(exit) || e.hasReturned(&w) })
 	for i := range threads {
 		switch w := &threads[i]; {
-		case w.stays(onSignal):
+		case w.Stays(onSignal):
 			return []profile.Verdict{e.endless(w, "the handler of a signal", threads)}
-		case w.stays(onExit), ends && w.unmoved && handlesExit(w.last()):
+		case w.Stays(onExit), ends && w.Unmoved && handlesExit(w.Last()):
 			return []profile.Verdict{e.endless(w, "a handler of its end (AppDomain.ProcessExit)", threads)}
 		}
 	}
@@ -55,11 +57,11 @@ func stopsHost(frames []profile.Frame) bool {
 
 // endlessService looks for a service of the host that does not stop: a method of the service has stayed in one wait
 // since the first look.
-func (e *evidence) endlessService(threads []watched) []profile.Verdict {
+func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	for i := range threads {
 		w := &threads[i]
-		if t := w.last(); w.unmoved && w.waits() && stopsHost(t.Frames) && ownFrame(t.Frames) != nil {
-			return []profile.Verdict{e.unstopped(t.Frames, doing(t), []profile.ThreadRef{ref(t)})}
+		if t := w.Last(); w.Unmoved && w.Waits() && stopsHost(t.Frames) && gather.OwnFrame(t.Frames) != nil {
+			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []profile.ThreadRef{gather.Ref(t)})}
 		}
 	}
 	before, after, ok := e.progressed()
@@ -69,7 +71,7 @@ func (e *evidence) endlessService(threads []watched) []profile.Verdict {
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if c.State != profile.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
-			ownFrame(c.Frames) == nil || !stood(before, after, tasks.ChainKey(c)) {
+			gather.OwnFrame(c.Frames) == nil || !stood(before, after, tasks.ChainKey(c)) {
 			continue
 		}
 		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind],
@@ -80,7 +82,7 @@ func (e *evidence) endlessService(threads []watched) []profile.Verdict {
 }
 
 // stood reports whether a chain with a key has waited in both looks.
-func stood(before, after *flightLook, key uint64) bool {
+func stood(before, after *gather.FlightLook, key uint64) bool {
 	for object, k := range after.Waiting {
 		if k == key && before.Waiting[object] == key {
 			return true
@@ -91,51 +93,42 @@ func stood(before, after *flightLook, key uint64) bool {
 
 // unstopped is the verdict on a service that does not stop.
 func (e *evidence) unstopped(frames []profile.Frame, does string, threads []profile.ThreadRef) profile.Verdict {
-	own := ownFrame(frames)
+	own := gather.OwnFrame(frames)
 	return profile.Verdict{
 		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
 		Text: fmt.Sprintf("The process is to end, and does not: the host waits for a service to stop, which has not "+
-			"moved since the first look. It is in %s, and %s.", method(own), does),
+			"moved since the first look. It is in %s, and %s.", phrase.Method(own), does),
 		Evidence: []profile.Evidence{{Text: "The service stops here:", Frames: frames, Threads: threads}},
-		Commands: []string{"clrsnap tasks " + e.again(), "clrsnap stack " + e.again()},
+		Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap stack " + e.Again()},
 	}
 }
 
 // handlesExit reports whether the finalizer thread runs own code other than a finalizer. At the end of a process the
 // runtime calls the handlers on the finalizer thread.
 func handlesExit(t *profile.Thread) bool {
-	return t.Role == "Finalizer" && ownFrame(t.Frames) != nil &&
+	return t.Role == "Finalizer" && gather.OwnFrame(t.Frames) != nil &&
 		!slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return strings.HasSuffix(f.Method, ".Finalize") })
 }
 
-// stays reports whether a thread was in a method of the framework in all looks, with unchanged calls.
-func (w *watched) stays(prefix string) bool { return w.unmoved && callsFramework(w.last(), prefix) }
-
-// callsFramework reports whether the stack has a method of the framework with a prefix.
-func callsFramework(t *profile.Thread, prefix string) bool {
-	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
-		return f.Kind == profile.Managed && f.Module == "System.Private.CoreLib" && strings.HasPrefix(f.Method, prefix)
-	})
-}
-
 // endless is the verdict on a handler that does not return.
-func (e *evidence) endless(w *watched, handler string, threads []watched) profile.Verdict {
-	t := w.last()
+func (e *evidence) endless(w *gather.Watched, handler string, threads []gather.Watched) profile.Verdict {
+	t := w.Last()
 	v := e.shutdown(fmt.Sprintf("The process is to end, and does not: %s has not returned since the first look. It is "+
-		"in %s, and %s.", handler, method(ownFrame(t.Frames)), doing(t)), t)
+		"in %s, and %s.", handler, phrase.Method(gather.OwnFrame(t.Frames)), phrase.Doing(t)), t)
 	v.Certainty = profile.Likely // the handler may wait for slow work
 	for i := range threads {
-		o := threads[i].last()
-		if !threads[i].stays(exit) {
+		o := threads[i].Last()
+		if !threads[i].Stays(exit) {
 			continue
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:   fmt.Sprintf("%s has called Environment.Exit:", threadName(ref(o))),
-			Frames: o.Frames, Threads: []profile.ThreadRef{ref(o)},
+			Text:   fmt.Sprintf("%s has called Environment.Exit:", phrase.ThreadName(gather.Ref(o))),
+			Frames: o.Frames, Threads: []profile.ThreadRef{gather.Ref(o)},
 		})
 		if owner := e.ownerOf(t); owner != nil && owner.OSThreadID == o.OSThreadID {
 			v.Certainty = profile.Certain
-			v.Text += fmt.Sprintf(" %s waits in Environment.Exit for the handler: neither can go on.", threadName(ref(o)))
+			v.Text += fmt.Sprintf(" %s waits in Environment.Exit for the handler: neither can go on.",
+				phrase.ThreadName(gather.Ref(o)))
 		}
 	}
 	return v
@@ -143,19 +136,19 @@ func (e *evidence) endless(w *watched, handler string, threads []watched) profil
 
 // keptAlive looks for foreground threads that keep a process whose Main has returned. A thread that makes progress is
 // the purpose of the process.
-func (e *evidence) keptAlive(threads []watched) []profile.Verdict {
+func (e *evidence) keptAlive(threads []gather.Watched) []profile.Verdict {
 	returned := false
-	var keepers []*watched
+	var keepers []*gather.Watched
 	for i := range threads {
 		w := &threads[i]
-		switch t := w.last(); {
+		switch t := w.Last(); {
 		case t.Role == "Main":
 			returned = e.hasReturned(w)
 		case t.ManagedThreadID != 0 && !t.Background:
 			keepers = append(keepers, w)
 		}
 	}
-	still := func(w *watched) bool { return w.unmoved && w.waits() }
+	still := func(w *gather.Watched) bool { return w.Unmoved && w.Waits() }
 	if !returned || len(keepers) == 0 || !still(keepers[0]) {
 		return nil
 	}
@@ -164,18 +157,19 @@ func (e *evidence) keptAlive(threads []watched) []profile.Verdict {
 			return nil
 		}
 	}
-	first := keepers[0].last()
+	first := keepers[0].Last()
 	text := fmt.Sprintf("Main has returned, and the process does not end: %s, a foreground thread, has not moved since "+
-		"the first look. It is in %s, and %s.", threadName(ref(first)), method(ownFrame(first.Frames)), doing(first))
+		"the first look. It is in %s, and %s.", phrase.ThreadName(gather.Ref(first)),
+		phrase.Method(gather.OwnFrame(first.Frames)), phrase.Doing(first))
 	if n := len(keepers); n > 1 {
 		text = fmt.Sprintf("Main has returned, and the process does not end: %d foreground threads have not moved since "+
-			"the first look. One of them, %s, is in %s, and %s.", n, threadName(ref(first)),
-			method(ownFrame(first.Frames)), doing(first))
+			"the first look. One of them, %s, is in %s, and %s.", n, phrase.ThreadName(gather.Ref(first)),
+			phrase.Method(gather.OwnFrame(first.Frames)), phrase.Doing(first))
 	}
 	v := e.shutdown(text, first)
 	v.Certainty = profile.Possible // the wait may be the purpose of the process
 	for _, w := range keepers[1:] {
-		v.Evidence[0].Threads = append(v.Evidence[0].Threads, ref(w.last()))
+		v.Evidence[0].Threads = append(v.Evidence[0].Threads, gather.Ref(w.Last()))
 	}
 	return []profile.Verdict{v}
 }
@@ -183,12 +177,12 @@ func (e *evidence) keptAlive(threads []watched) []profile.Verdict {
 // hasReturned reports whether Main has returned on a thread: the stack has no method any more, and the thread waits
 // in the runtime. The runtime has made the thread a background thread to wait for the others (threads.cpp,
 // WaitForOtherThreads).
-func (e *evidence) hasReturned(w *watched) bool {
-	t := w.last()
-	if t.Role != "Main" || !t.Background || t.ManagedThreadID == 0 || !w.unmoved {
+func (e *evidence) hasReturned(w *gather.Watched) bool {
+	t := w.Last()
+	if t.Role != "Main" || !t.Background || t.ManagedThreadID == 0 || !w.Unmoved {
 		return false
 	}
-	runtime, waits := path.Base(e.process.Runtime.Path), ""
+	runtime, waits := path.Base(e.Process.Runtime.Path), ""
 	for i := range t.Frames {
 		f := &t.Frames[i]
 		if f.Kind == profile.Managed {
@@ -205,9 +199,9 @@ func (e *evidence) shutdown(text string, t *profile.Thread) profile.Verdict {
 	return profile.Verdict{
 		Cause: profile.CauseShutdown, Text: text,
 		Evidence: []profile.Evidence{{
-			Text:   threadName(ref(t)) + waitPhrase(t) + ":",
-			Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+			Text:   phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":",
+			Frames: t.Frames, Threads: []profile.ThreadRef{gather.Ref(t)},
 		}},
-		Commands: []string{fmt.Sprintf("clrsnap stack %d", e.process.PID)},
+		Commands: []string{fmt.Sprintf("clrsnap stack %d", e.Process.PID)},
 	}
 }

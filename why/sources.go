@@ -2,96 +2,17 @@ package why
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 )
-
-// keptSource is what keeps the TaskCompletionSources that the calls of one method wait for.
-type keptSource struct {
-	waits   int // that were followed
-	missing int // of waits: there is no source, or nothing keeps it
-	path    *profile.HeapPath
-	threads map[int]string // by id: threads that wait for such a source, and the field that keeps it
-}
-
-// sourceField is the field that keeps a source.
-func sourceField(path *profile.HeapPath) string { return cmp.Or(ownField(path), path.Beginning()) }
-
-// keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
-// the heap is quick to read.
-func (g *gatherer) keptTasks(ctx context.Context) {
-	l, n := g.e.lastFlight(), len(g.e.heaps)
-	if l == nil || n == 0 || g.e.heaps[n-1].Duration > shortWalk {
-		return
-	}
-	var failed []uint64
-	for i := range l.Tasks.Faults {
-		if f := &l.Tasks.Faults[i]; !f.Observed && f.Service == "" && len(failed) < shownFaults {
-			failed = append(failed, f.Object)
-		}
-	}
-	threads := g.e.sourceThreads()
-	if len(l.Sources)+len(failed)+len(threads) == 0 {
-		return
-	}
-	g.progress("what keeps tasks")
-	bounded, cancel := context.WithTimeout(ctx, walkWithin)
-	defer cancel()
-	sources, tasks, err := heapwalk.KeptBy(bounded, g.s, slices.Concat(l.Sources, slices.Collect(maps.Keys(threads))),
-		failed)
-	if err != nil {
-		return // nothing is said of keepers
-	}
-	g.e.keptTasks, g.e.sources = tasks, map[string]keptSource{}
-	for wait, kept := range sources {
-		s := g.e.sources[wait.Method]
-		if id, blocks := threads[wait]; blocks && !kept.Source {
-			continue // .NET completes the task
-		} else if blocks {
-			if s.threads == nil {
-				s.threads = map[int]string{}
-			}
-			if s.threads[id] = ""; kept.Path != nil {
-				s.threads[id] = sourceField(kept.Path)
-			}
-		}
-		s.waits++
-		if kept.Path == nil {
-			s.missing++
-		} else if s.path == nil || len(kept.Path.Steps) < len(s.path.Steps) {
-			s.path = kept.Path
-		}
-		g.e.sources[wait.Method] = s
-	}
-}
-
-// mostSourceThreads bounds the threads whose awaited tasks are followed.
-const mostSourceThreads = 32
-
-// sourceThreads are the threads that have waited in all looks for a task that is no async method's, and that no thread
-// runs: perhaps the task of a TaskCompletionSource.
-func (e *evidence) sourceThreads() map[tasks.SourceWait]int {
-	out := map[tasks.SourceWait]int{}
-	threads := e.threads()
-	for i := range threads {
-		t := threads[i].last()
-		own := ownFrame(t.Frames)
-		if len(out) == mostSourceThreads || !threads[i].unmoved || !threads[i].waits() || own == nil ||
-			t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
-			continue
-		}
-		out[tasks.SourceWait{Method: own.Display, Task: t.Wait.Object}] = t.OSThreadID
-	}
-	return out
-}
 
 // awaitsSource is the innermost method of requests that wait for a TaskCompletionSource; "": others.
 func awaitsSource(d *profile.Doing) string {
@@ -116,13 +37,13 @@ func (s sourceEnd) never() bool { return s >= neverEnds }
 
 // sourceEnds judges the waits of a method.
 func (e *evidence) sourceEnds(method string) sourceEnd {
-	s, ok := e.sources[method]
+	s, ok := e.Sources[method]
 	switch {
 	case !ok:
 		return notKnown
-	case s.missing == s.waits:
+	case s.Missing == s.Waits:
 		return neverEnds
-	case s.missing > 0 || s.path == nil:
+	case s.Missing > 0 || s.Path == nil:
 		return notKnown
 	}
 	list := e.completersOf(&s, method)
@@ -136,7 +57,7 @@ func (e *evidence) sourceEnds(method string) sourceEnd {
 	case len(list) == 0 && len(e.failedCompleters(&s)) > 0:
 		return failedEnd
 	case len(list) > 0 && !slices.ContainsFunc(list, func(c completer) bool {
-		return e.waitsIn(&c) != sourceField(s.path)
+		return e.waitsIn(&c) != gather.SourceField(s.Path)
 	}):
 		return blockedEnd
 	}
@@ -149,11 +70,11 @@ func (e *evidence) waitsIn(c *completer) string {
 		return e.blockedFor(c.thread)
 	}
 	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != profile.AwaitsCompletion || len(c.chain.Frames) == 0 ||
-		stoodStill(&e.flights[0], e.lastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
+		stoodStill(&e.Flights[0], e.LastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
 		return ""
 	}
-	if s := e.sources[c.chain.Frames[0].Display]; s.path != nil && s.missing == 0 {
-		return sourceField(s.path)
+	if s := e.Sources[c.chain.Frames[0].Display]; s.Path != nil && s.Missing == 0 {
+		return gather.SourceField(s.Path)
 	}
 	return ""
 }
@@ -161,27 +82,27 @@ func (e *evidence) waitsIn(c *completer) string {
 // blockedFor is the field that keeps the source for which a thread has waited all the time, directly or for an async
 // method that waits for such a source; "": none.
 func (e *evidence) blockedFor(t *profile.Thread) (field string) {
-	own, w := ownFrame(t.Frames), t.Wait
+	own, w := gather.OwnFrame(t.Frames), t.Wait
 	switch {
 	case own == nil || w == nil || w.Kind != profile.TaskWait:
 		return ""
 	case w.Method == "":
-		return e.sources[own.Display].threads[t.OSThreadID]
+		return e.Sources[own.Display].Threads[t.OSThreadID]
 	case !e.stillWaiting()[t.OSThreadID]:
 		return ""
 	}
-	for i := range e.lastFlight().Tasks.Chains {
-		c := &e.lastFlight().Tasks.Chains[i]
+	for i := range e.LastFlight().Tasks.Chains {
+		c := &e.LastFlight().Tasks.Chains[i]
 		if !slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
 			return strings.TrimSuffix(f.Display, "{async}") == strings.TrimSuffix(w.Method, "{async}")
 		}) {
 			continue
 		}
-		s := e.sources[c.Frames[0].Display]
-		if s.path == nil || s.missing > 0 || field != "" && field != sourceField(s.path) {
+		s := e.Sources[c.Frames[0].Display]
+		if s.Path == nil || s.Missing > 0 || field != "" && field != gather.SourceField(s.Path) {
 			return "" // the method may wait for something else
 		}
-		field = sourceField(s.path)
+		field = gather.SourceField(s.Path)
 	}
 	return field
 }
@@ -218,16 +139,16 @@ func memberOf(types map[string]bool, member string) bool {
 
 // completersOf are the completers in the types that keep sources, other than the waiting method. If the types have
 // none, nobody is named: any other code may complete something else.
-func (e *evidence) completersOf(s *keptSource, waiting string) (out []completer) {
-	types := ownTypes(s.path)
-	for i := range e.lastFlight().Tasks.Chains {
-		c := &e.lastFlight().Tasks.Chains[i]
-		if own := ownFrame(c.Frames); c.Completes && own != nil && own.Display != waiting &&
+func (e *evidence) completersOf(s *gather.KeptSource, waiting string) (out []completer) {
+	types := ownTypes(s.Path)
+	for i := range e.LastFlight().Tasks.Chains {
+		c := &e.LastFlight().Tasks.Chains[i]
+		if own := gather.OwnFrame(c.Frames); c.Completes && own != nil && own.Display != waiting &&
 			completesHere(types, c.Frames) {
 			out = append(out, completer{chain: c})
 		}
 	}
-	for _, t := range e.completers {
+	for _, t := range e.Completers {
 		if completesHere(types, t.Frames) {
 			out = append(out, completer{thread: t})
 		}
@@ -245,10 +166,10 @@ func completesHere(types map[string]bool, frames []profile.Frame) bool {
 }
 
 // failedCompleters are the failed tasks of methods that complete sources, in the types that keep sources.
-func (e *evidence) failedCompleters(s *keptSource) (out []*profile.TaskFault) {
-	types := ownTypes(s.path)
-	for i := range e.lastFlight().Tasks.Faults {
-		f := &e.lastFlight().Tasks.Faults[i]
+func (e *evidence) failedCompleters(s *gather.KeptSource) (out []*profile.TaskFault) {
+	types := ownTypes(s.Path)
+	for i := range e.LastFlight().Tasks.Faults {
+		f := &e.LastFlight().Tasks.Faults[i]
 		if f.Completes && (memberOf(types, f.Method) || completesHere(types, traceOf(f.Exception))) {
 			out = append(out, f)
 		}
@@ -258,33 +179,33 @@ func (e *evidence) failedCompleters(s *keptSource) (out []*profile.TaskFault) {
 
 // addSource says what could complete the sources that a method waits for.
 func (e *evidence) addSource(v *profile.Verdict, waiting string) {
-	s, ok := e.sources[waiting]
+	s, ok := e.Sources[waiting]
 	if !ok {
 		return
 	}
-	if s.missing > 0 || s.path == nil {
-		if s.missing == s.waits {
+	if s.Missing > 0 || s.Path == nil {
+		if s.Missing == s.Waits {
 			v.Text += " Nothing refers to the TaskCompletionSource any more, as far as the heap tells: nobody can " +
 				"complete it, and the wait does not end."
 		}
 		return
 	}
-	if len(ownTypes(s.path)) == 0 {
+	if len(ownTypes(s.Path)) == 0 {
 		return // the framework keeps the source, such as a timer for its timeout: any code may complete the source
 	}
-	v.Text += " What could complete it: the TaskCompletionSource is kept by " + sourceField(s.path) + "."
+	v.Text += " What could complete it: the TaskCompletionSource is kept by " + gather.SourceField(s.Path) + "."
 	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: "The way to the TaskCompletionSource: " + wayText(s.path) + ".",
+		Text: "The way to the TaskCompletionSource: " + wayText(s.Path) + ".",
 	})
 	list := e.completersOf(&s, waiting)
 	for i := range list[:min(len(list), maxReaders)] {
 		c := &list[i]
 		who, does, frames := "", "", []profile.Frame(nil)
 		if c.chain != nil {
-			who, frames = method(&c.chain.Frames[c.chain.Completer]), c.chain.Frames
+			who, frames = phrase.Method(&c.chain.Frames[c.chain.Completer]), c.chain.Frames
 			does = chainDoes(c.chain, c.chain.Completer)
 		} else {
-			who, does, frames = threadName(ref(c.thread)), doing(c.thread), c.thread.Frames
+			who, does, frames = phrase.ThreadName(gather.Ref(c.thread)), phrase.Doing(c.thread), c.thread.Frames
 		}
 		if i == 0 {
 			v.Text += fmt.Sprintf(" %s completes such sources, by the code, and %s.", who, does)
@@ -320,8 +241,8 @@ func chainDoes(c *profile.TaskChain, of int) string {
 		}
 		does = "waits for " + cmp.Or(w.Target, thing, display.ShortType(w.Type), string(w.Kind))
 	}
-	if own := ownFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
-		does += ", in " + method(own)
+	if own := gather.OwnFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
+		does += ", in " + phrase.Method(own)
 	}
 	return does
 }
@@ -335,7 +256,7 @@ type sourceWaiters struct {
 }
 
 // sourceWaiters groups what waits for sources, by the innermost method.
-func (e *evidence) sourceWaiters(before, after *flightLook) map[string]*sourceWaiters {
+func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*sourceWaiters {
 	out := map[string]*sourceWaiters{}
 	of := func(method string, frames []profile.Frame) *sourceWaiters {
 		if out[method] == nil {
@@ -346,21 +267,21 @@ func (e *evidence) sourceWaiters(before, after *flightLook) map[string]*sourceWa
 	stood := stoodStill(before, after)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || ownFrame(c.Frames) == nil {
+		if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || gather.OwnFrame(c.Frames) == nil {
 			continue
 		}
 		s := of(c.Frames[0].Display, c.Frames)
 		s.count, s.stood = s.count+c.Count, s.stood+stood[tasks.ChainKey(c)]
 	}
-	last := e.last().snap.Threads
+	last := e.Last().Snap.Threads
 	for i := range last {
-		own := ownFrame(last[i].Frames)
+		own := gather.OwnFrame(last[i].Frames)
 		if own == nil {
 			continue
 		}
-		if _, waits := e.sources[own.Display].threads[last[i].OSThreadID]; waits {
+		if _, waits := e.Sources[own.Display].Threads[last[i].OSThreadID]; waits {
 			s := of(own.Display, last[i].Frames)
-			s.threads = append(s.threads, ref(&last[i]))
+			s.threads = append(s.threads, gather.Ref(&last[i]))
 		}
 	}
 	return out
@@ -369,35 +290,36 @@ func (e *evidence) sourceWaiters(before, after *flightLook) map[string]*sourceWa
 // onlyCompleters reports whether nothing but threads that complete sources waits: each may wait for news.
 func (e *evidence) onlyCompleters(w *sourceWaiters) bool {
 	return w.stood == 0 && !slices.ContainsFunc(w.threads, func(t profile.ThreadRef) bool {
-		return !slices.ContainsFunc(e.completers, func(c *profile.Thread) bool { return c.OSThreadID == t.OSThreadID })
+		return !slices.ContainsFunc(e.Completers, func(c *profile.Thread) bool { return c.OSThreadID == t.OSThreadID })
 	})
 }
 
 // stalledSources looks for async methods and threads that wait for what nobody can complete, for what a failed method
 // was to complete, or for one another.
-func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verdict) {
+func (e *evidence) stalledSources(before, after *gather.FlightLook) (out []profile.Verdict) {
 	most := 0
 	waiters := e.sourceWaiters(before, after)
 	for _, in := range slices.Sorted(maps.Keys(waiters)) {
 		w, end := waiters[in], e.sourceEnds(in)
 		n := w.stood + len(w.threads)
-		if n <= most || n < fewRequests || !end.never() || end == blockedEnd && e.onlyCompleters(w) {
+		if n <= most || n < gather.FewRequests || !end.never() || end == blockedEnd && e.onlyCompleters(w) {
 			continue
 		}
 		most = n
-		who := counted(w.count, "async method waits", "async methods wait")
+		who := phrase.Counted(w.count, "async method waits", "async methods wait")
 		switch {
 		case w.count == 0:
 			who = waitNow(len(w.threads))
 		case len(w.threads) > 0:
-			who = counted(w.count, "async method", "async methods") + " and " + threadsOf(len(w.threads)) + " wait"
+			who = phrase.Counted(w.count, "async method",
+				"async methods") + " and " + phrase.ThreadsOf(len(w.threads)) + " wait"
 		}
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
 			Text: fmt.Sprintf("%s for a TaskCompletionSource, in %s, and none of the %d that waited %s ago has gone on.",
-				who, method(ownFrame(w.frames)), n, seconds(after.at-before.at)),
+				who, phrase.Method(gather.OwnFrame(w.frames)), n, phrase.Seconds(after.At-before.At)),
 			Evidence: []profile.Evidence{{Text: "One of them waits here:", Frames: w.frames, Threads: w.threads}},
-			Commands: []string{"clrsnap tasks " + e.again()},
+			Commands: []string{"clrsnap tasks " + e.Again()},
 		}}
 		e.addSource(&out[0], in)
 	}
@@ -406,12 +328,12 @@ func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verd
 
 // keeperText says what keeps a failed task. It begins with a blank; "": not known.
 func (e *evidence) keeperText(f *profile.TaskFault) string {
-	k, ok := e.keptTasks[f.Object]
+	k, ok := e.KeptTasks[f.Object]
 	switch {
 	case !ok:
 		return ""
 	case k.Path == nil:
 		return "; nothing known keeps the task"
 	}
-	return "; the task is kept by " + cmp.Or(ownField(k.Path), k.Path.Beginning())
+	return "; the task is kept by " + cmp.Or(gather.OwnField(k.Path), k.Path.Beginning())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/cgroup"
+	"clrsnap/internal/gather"
 	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
@@ -47,10 +48,10 @@ func TestDeadlock(t *testing.T) {
 	unknown := embrace()
 	unknown[0].Wait.Timeout = 3 * time.Second
 	e = same(3, unknown...)
-	for i := range e.looks {
-		clear(e.looks[i].ran)
-		e.looks[i].after[1], e.looks[i].after[2] = procfs.Schedstat{}, procfs.Schedstat{}
-		e.looks[i].markStill()
+	for i := range e.Looks {
+		clear(e.Looks[i].Ran)
+		e.Looks[i].After[1], e.Looks[i].After[2] = procfs.Schedstat{}, procfs.Schedstat{}
+		e.Looks[i].MarkStill()
 	}
 	none(t, judgeDeadlock(e))
 
@@ -62,12 +63,12 @@ func TestDeadlock(t *testing.T) {
 
 func TestDeadlockInCore(t *testing.T) {
 	e := same(1, embrace()...)
-	e.process.Core = &profile.Core{Path: "core.42"}
+	e.Process.Core = &profile.Core{Path: "core.42"}
 	verdict(t, judgeDeadlock(e), profile.CauseDeadlock, profile.Certain)
 	for path, want := range map[string]string{
 		"core.42": "core.42", "my core;rm -r $HOME": "'my core;rm -r $HOME'", "it's": `'it'\''s'`,
 	} {
-		e.process.Core.Path = path
+		e.Process.Core.Path = path
 		if c := judgeDeadlock(e)[0].Commands[0]; c != "clrsnap locks --core "+want {
 			t.Error(c)
 		}
@@ -183,21 +184,21 @@ func TestFinalizer(t *testing.T) {
 
 func TestHeld(t *testing.T) {
 	e := same(2)
-	e.moments = []moment{{state: 'T'}, {state: 'T', at: tick}}
+	e.Moments = []gather.Moment{{State: 'T'}, {State: 'T', At: tick}}
 	verdict(t, judgeHeld(e), profile.CauseStopped, profile.Certain, "kill -CONT 42")
-	e.moments[1].state = 'S'
+	e.Moments[1].State = 'S'
 	none(t, judgeHeld(e))
-	e.moments = []moment{{groups: cgroup.State{Frozen: true}}, {groups: cgroup.State{Frozen: true}}}
+	e.Moments = []gather.Moment{{Groups: cgroup.State{Frozen: true}}, {Groups: cgroup.State{Frozen: true}}}
 	verdict(t, judgeHeld(e), profile.CauseStopped, profile.Certain, "freezer")
 }
 
 func TestDebugger(t *testing.T) {
 	e := same(2)
-	e.moments = []moment{{state: 't', traced: 7, tracer: "gdb"}, {state: 't', traced: 7}}
+	e.Moments = []gather.Moment{{State: 't', Traced: 7, Tracer: "gdb"}, {State: 't', Traced: 7}}
 	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "gdb (7)", "has stopped it")
 	none(t, judgeHeld(e))
-	e.moments[0].state, e.moments[1].state = 'S', 'S'
+	e.Moments[0].State, e.Moments[1].State = 'S', 'S'
 	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "It runs")
-	e.moments[1].traced = 0 // the tracer came and went, as clrsnap does
+	e.Moments[1].Traced = 0 // the tracer came and went, as clrsnap does
 	none(t, judgeDebugger(e))
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -36,7 +38,7 @@ const mostUnmoved = 0.9
 // judgeThreads looks for threads that become more and more: all wait in one place, none has gone on, and new threads
 // come. Threads that read from somebody serve a connection each, as some servers do.
 func judgeThreads(e *evidence) (out []profile.Verdict) {
-	if len(e.looks) < 2 || e.core() {
+	if len(e.Looks) < 2 || e.Core() {
 		return nil
 	}
 	span := e.span()
@@ -55,15 +57,16 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 	return []profile.Verdict{{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and none of the %d "+
-			"before has gone on. One of them, %s, %s.", threadsOf(len(best.threads)), method(ownFrame(t.Frames)),
-			best.more, seconds(span), float64(best.more)/max(span, time.Millisecond).Seconds(), best.first,
-			threadName(ref(t)), doing(t)),
+			"before has gone on. One of them, %s, %s.", phrase.ThreadsOf(len(best.threads)),
+			phrase.Method(gather.OwnFrame(t.Frames)),
+			best.more, phrase.Seconds(span), float64(best.more)/max(span, time.Millisecond).Seconds(), best.first,
+			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),
 		Evidence: []profile.Evidence{{
-			Text: "One of them, " + threadName(ref(t)) + ":", Frames: t.Frames,
+			Text: "One of them, " + phrase.ThreadName(gather.Ref(t)) + ":", Frames: t.Frames,
 			Threads: best.threads[:min(len(best.threads), mostListed)],
 		}},
-		Commands: []string{"clrsnap stack " + e.again() + " --group",
-			fmt.Sprintf("clrsnap record %d --event thread", e.process.PID)},
+		Commands: []string{"clrsnap stack " + e.Again() + " --group",
+			fmt.Sprintf("clrsnap record %d --event thread", e.Process.PID)},
 	}}
 }
 
@@ -73,15 +76,15 @@ const mostListed = 10000
 // standingThreads are the groups of waiting threads, by place.
 func (e *evidence) standingThreads() map[string]*standingThreads {
 	groups := map[string]*standingThreads{}
-	last := e.last().byID()
+	last := e.Last().ByID()
 	unmoved := map[int]bool{}
-	threads := e.threads()
+	threads := e.Threads()
 	for i := range threads {
-		unmoved[threads[i].last().OSThreadID] = threads[i].unmoved
+		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
 	}
 	first := map[int]bool{}
-	for i := range e.first().snap.Threads {
-		t := &e.first().snap.Threads[i]
+	for i := range e.First().Snap.Threads {
+		t := &e.First().Snap.Threads[i]
 		first[t.OSThreadID] = true
 		key := placeOfThread(t)
 		if key == "" {
@@ -100,10 +103,10 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 			g.gone++
 		}
 	}
-	for i := range e.last().snap.Threads {
-		t := &e.last().snap.Threads[i]
+	for i := range e.Last().Snap.Threads {
+		t := &e.Last().Snap.Threads[i]
 		if g := groups[placeOfThread(t)]; g != nil {
-			g.threads = append(g.threads, ref(t))
+			g.threads = append(g.threads, gather.Ref(t))
 			if g.example == nil {
 				g.example = t
 			}
@@ -118,8 +121,9 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 // placeOfThread is equal for threads that wait in the same place; "": the thread does not wait in own code, belongs to
 // the pool, or waits for input or for the time.
 func placeOfThread(t *profile.Thread) string {
-	own := ownFrame(t.Frames)
-	if own == nil || t.Wait == nil || !t.Waits() || resting(t) || !telling(t.Wait) || t.Wait.Kind == profile.WaitIO ||
+	own := gather.OwnFrame(t.Frames)
+	if own == nil || t.Wait == nil || !t.Waits() || gather.Resting(t) || !telling(t.Wait) ||
+		t.Wait.Kind == profile.WaitIO ||
 		t.Wait.Timeout > 0 || strings.HasPrefix(t.Role, "ThreadPool") {
 		return ""
 	}
@@ -130,7 +134,7 @@ func placeOfThread(t *profile.Thread) string {
 // outermostOwn is the method of the program nearest to the thread's beginning.
 func outermostOwn(frames []profile.Frame) string {
 	for i := len(frames) - 1; i >= 0; i-- {
-		if f := &frames[i]; f.Origin() == profile.OfUser && !isGenerated(f.Method) {
+		if f := &frames[i]; f.Origin() == profile.OfUser && !phrase.IsGenerated(f.Method) {
 			return f.Module + "!" + f.Method
 		}
 	}

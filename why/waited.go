@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -17,20 +19,21 @@ const (
 // waited returns the waits in the program's own code that lasted the whole time: no trouble by themselves. A reader
 // who knows that the program should be working sees the program's waits here.
 func (e *evidence) waited() (out []profile.Evidence) {
-	if len(e.looks) < 2 || e.held() {
+	if len(e.Looks) < 2 || e.Held() {
 		return nil
 	}
 	out = append(out, e.waitingThreads()...)
-	l := e.lastFlight()
+	l := e.LastFlight()
 	if l == nil {
-		return append(out, waitingMethods(e.chains)...)
+		return append(out, waitingMethods(e.Chains)...)
 	}
 	out = append(out, waitingMethods(l.Tasks.Chains)...)
-	if list := l.requests(); len(list) > 0 {
+	if list := l.RequestsNow(); len(list) > 0 {
 		oldest := slices.MinFunc(list, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
-		text := counted(len(list), "request is in flight", "requests are in flight")
+		text := phrase.Counted(len(list), "request is in flight", "requests are in flight")
 		if !oldest.Since.IsZero() {
-			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(l.Requests.CapturedAt.Sub(oldest.Since)),
+			text += fmt.Sprintf(", the oldest one for %s: %s %s",
+				phrase.Seconds(l.Requests.CapturedAt.Sub(oldest.Since)),
 				oldest.Method, oldest.Path)
 		}
 		out = append(out, profile.Evidence{Text: text + "."})
@@ -56,12 +59,12 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		threads []profile.ThreadRef
 	}
 	groups := map[string]*group{}
-	threads := e.threads()
+	threads := e.Threads()
 	for i := range threads {
 		w := &threads[i]
-		t := w.last()
-		own := ownFrame(t.Frames)
-		if own == nil || t.Wait == nil || !w.retries() && (!w.unmoved || !w.waits() || !telling(t.Wait)) {
+		t := w.Last()
+		own := gather.OwnFrame(t.Frames)
+		if own == nil || t.Wait == nil || !w.Retries() && (!w.Unmoved || !w.Waits() || !telling(t.Wait)) {
 			continue
 		}
 		key := string(t.Wait.Kind) + " " + own.Module + "!" + own.Method
@@ -70,37 +73,26 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 			g = &group{first: t}
 			groups[key] = g
 		}
-		g.threads = append(g.threads, ref(t))
+		g.threads = append(g.threads, gather.Ref(t))
 	}
 	list := sortedBy(groups, func(a, b *group) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.first.OSThreadID, b.first.OSThreadID))
 	})
 	for _, g := range list[:min(len(list), shownWaits)] {
-		who, in := threadName(ref(g.first)), method(ownFrame(g.first.Frames))
-		does := doing(g.first) + named(g.first.Wait)
+		who, in := phrase.ThreadName(gather.Ref(g.first)), phrase.Method(gather.OwnFrame(g.first.Frames))
+		does := phrase.Doing(g.first) + named(g.first.Wait)
 		text := fmt.Sprintf("%s %s, in %s.", who, does, in)
 		n := len(g.threads)
 		switch {
 		case g.first.Wait.Kind == profile.ThreadSleep:
 			text = fmt.Sprintf("%s of the thread pool %s in %s: no other work gets %s.",
-				counted(n, "worker", "workers"), verb(n, "sleeps", "sleep"), in, verb(n, "it", "them"))
+				phrase.Counted(n, "worker", "workers"), verb(n, "sleeps", "sleep"), in, verb(n, "it", "them"))
 		case n > 1: // their objects may differ
 			text = fmt.Sprintf("%d threads wait in %s. One of them, %s, %s.", n, in, who, does)
 		}
 		out = append(out, profile.Evidence{Text: text, Threads: g.threads})
 	}
 	return out
-}
-
-// retries reports whether a thread of the pool has slept in the same call of own code in all looks: one long sleep,
-// or many sleeps of a polling loop.
-func (w *watched) retries() bool {
-	first := ownFrame(w.looks[0].Frames)
-	return first != nil && w.all(func(t *profile.Thread) bool {
-		own := ownFrame(t.Frames)
-		return t.Role == workerRole && t.Wait != nil && t.Wait.Kind == profile.ThreadSleep && own != nil &&
-			sameCall(own, first)
-	})
 }
 
 // telling reports whether a wait is informative: not a sleep, and not the host's wait for its end.
@@ -136,7 +128,7 @@ func waitingMethods(chains []profile.TaskChain) (out []profile.Evidence) {
 	groups := map[string]*group{}
 	for i := range chains {
 		c := &chains[i]
-		own := ownFrame(c.Frames)
+		own := gather.OwnFrame(c.Frames)
 		if own == nil || c.State != profile.TaskWaiting || c.WaitsFor == nil || awaitedThings[c.WaitsFor.Kind] == "" ||
 			own.Origin() != profile.OfUser {
 			continue
@@ -161,8 +153,8 @@ func waitingMethods(chains []profile.TaskChain) (out []profile.Evidence) {
 	})
 	for _, g := range list[:min(len(list), shownChains)] {
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s for %s, in %s.", counted(g.count, "async method waits", "async methods wait"),
-				g.thing, method(ownFrame(g.first.Frames))),
+			Text: fmt.Sprintf("%s for %s, in %s.", phrase.Counted(g.count, "async method waits", "async methods wait"),
+				g.thing, phrase.Method(gather.OwnFrame(g.first.Frames))),
 		})
 	}
 	return out

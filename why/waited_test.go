@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
 )
@@ -33,12 +35,12 @@ func TestWaited(t *testing.T) {
 		{Count: 9, Frames: stack("Shop.Clock.Later"), WaitsFor: &timer, State: profile.TaskWaiting},
 		{Count: 9, Frames: stack("Shop.Outbox.Next"), WaitsFor: &room, State: profile.TaskReady},
 	}
-	r := profile.Requests{CapturedAt: e.began.Add(time.Minute), Requests: []profile.RequestGroup{{
+	r := profile.Requests{CapturedAt: e.Began.Add(time.Minute), Requests: []profile.RequestGroup{{
 		Requests: []profile.Request{
-			{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.began.Add(time.Second)},
+			{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.Began.Add(time.Second)},
 		},
 	}}}
-	e.flights = []flightLook{{0, &requests.InFlight{Requests: &r, Tasks: &profile.Tasks{Chains: chains}}}}
+	e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Requests: &r, Tasks: &profile.Tasks{Chains: chains}}}}
 	want := []string{
 		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
 		"2 workers of the thread pool sleep in Shop.Store.Retry: no other work gets them.",
@@ -63,10 +65,10 @@ func TestLost(t *testing.T) {
 	next := lost
 	next.First = 0x61
 	e := same(2)
-	if e.lost = stillLost([]profile.Lost{lost}, []profile.Lost{next}); len(judgeLost(e)) > 0 {
+	if e.Lost = gather.StillLost([]profile.Lost{lost}, []profile.Lost{next}); len(judgeLost(e)) > 0 {
 		t.Error("somebody has got a permit, and it is lost")
 	}
-	e.lost = stillLost([]profile.Lost{lost}, []profile.Lost{lost})
+	e.Lost = gather.StillLost([]profile.Lost{lost}, []profile.Lost{lost})
 	verdict(t, judgeLost(e), profile.CauseLockContention, profile.Likely,
 		"20 async methods wait for a permit of SemaphoreSlim 0x30", "Books.gate", "Shop.Books.Book", "was not released")
 }
@@ -84,14 +86,16 @@ func TestLostByIterators(t *testing.T) {
 		unkept      []uint64
 		says        string
 	}{
-		{lost(0x60, 1, 2, 3), lost(0x60, 1, 2, 3), []uint64{1, 2, 3}, "and none has got one for at least 2.0 s. 3 of its 8 " +
-			"permits are lost: 3 iterators of Shop.Store.Rows took a permit each"},
-		{lost(0x60, 1, 2, 3), lost(0x61, 2, 3, 4), []uint64{2, 4}, "Store.cursors). 1 of its 8 permits is lost: 1 iterator"},
+		{lost(0x60, 1, 2, 3), lost(0x60, 1, 2, 3), []uint64{1, 2, 3},
+			"and none has got one for at least 2.0 s. 3 of its 8 " +
+				"permits are lost: 3 iterators of Shop.Store.Rows took a permit each"},
+		{lost(0x60, 1, 2, 3), lost(0x61, 2, 3, 4), []uint64{2, 4},
+			"Store.cursors). 1 of its 8 permits is lost: 1 iterator"},
 		{lost(0x60, 1, 2), lost(0x60, 1, 2), nil, ""},
 		{lost(0x60, 1, 2), lost(0x60, 3, 4), []uint64{3, 4}, ""},
 	} {
 		e := same(2)
-		e.lost = onlyUnkept(stillLost(tt.before, tt.now), tt.unkept)
+		e.Lost = gather.OnlyUnkept(gather.StillLost(tt.before, tt.now), tt.unkept)
 		if tt.says == "" {
 			none(t, judgeLost(e))
 			continue
@@ -106,11 +110,11 @@ func TestWaitPhraseUncertain(t *testing.T) {
 	th := profile.Thread{Wait: &lock, Holds: []profile.Wait{lock}}
 	th.Holds[0].Object = 0x7f20
 	const both = " holds Lock 0x7f20 (uncertain) and waits to enter Lock 0x7f10 (uncertain)"
-	if got := waitPhrase(&th); got != both {
+	if got := phrase.WaitPhrase(&th); got != both {
 		t.Errorf("%q, want %q", got, both)
 	}
 	lock.Certain, th.Holds[0].Certain = true, true
-	if got, want := waitPhrase(&th), " holds Lock 0x7f20 and waits to enter Lock 0x7f10"; got != want {
+	if got, want := phrase.WaitPhrase(&th), " holds Lock 0x7f20 and waits to enter Lock 0x7f10"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/gather"
 	"clrsnap/profile"
 )
 
@@ -56,28 +57,30 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	g, err := newGatherer(pid, &o)
+	g, err := gather.Begin(pid, (*gather.Options)(&o), func(e *gather.Evidence) bool {
+		return len(judgeSuspension(&evidence{*e})) > 0
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer g.close()
-	err = g.gather(ctx)
-	if len(g.e.looks) == 0 && !g.e.held() {
+	defer g.Close()
+	err = g.Gather(ctx)
+	if len(g.Looks) == 0 && !g.Held() {
 		return nil, err
 	}
-	if err = unlessHeld(err, &g.e); err == nil {
+	if err = unlessHeld(err, &g.Evidence); err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		g.e.incomplete, g.e.ended = true, errors.Is(err, clrsnap.ErrExited)
-		g.miss("It was not looked at to the end: %v.", cmp.Or(context.Cause(ctx), err))
+		g.Incomplete, g.Ended = true, errors.Is(err, clrsnap.ErrExited)
+		g.Miss("It was not looked at to the end: %v.", cmp.Or(context.Cause(ctx), err))
 	}
-	return g.e.report(), err
+	return (&evidence{g.Evidence}).report(), err
 }
 
 // unlessHeld drops the error if the process is held: then the hold is the whole answer.
-func unlessHeld(err error, e *evidence) error {
-	if e.held() {
+func unlessHeld(err error, e *gather.Evidence) error {
+	if e.Held() {
 		return nil
 	}
 	return err
@@ -92,9 +95,9 @@ func LookCore(ctx context.Context, path string, o clrsnap.CoreOptions) (*Report,
 		return nil, err
 	}
 	defer p.Close()
-	e, err := examineCore(ctx, p)
+	e, err := gather.OfCore(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return e.report(), nil
+	return (&evidence{*e}).report(), nil
 }

@@ -3,6 +3,8 @@ package why
 import (
 	"fmt"
 
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
@@ -17,7 +19,7 @@ func yieldersOf(r *profile.Requests) map[string]*yielders {
 	out := map[string]*yielders{}
 	for i := range r.Requests {
 		g := &r.Requests[i]
-		own := ownFrame(g.Doing.Frames)
+		own := gather.OwnFrame(g.Doing.Frames)
 		yields := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == profile.AwaitsYield
 		if own == nil || !yields && g.Doing.State != profile.TaskRunning {
 			continue
@@ -47,7 +49,7 @@ func judgeYields(e *evidence) []profile.Verdict {
 	}
 	then := yieldersOf(before.Requests)
 	var best *yielders
-	most := fewRequests - 1
+	most := gather.FewRequests - 1
 	for key, y := range yieldersOf(after.Requests) {
 		was := then[key]
 		if was == nil {
@@ -71,18 +73,19 @@ func judgeYields(e *evidence) []profile.Verdict {
 	}
 	first, last, _ := e.delta()
 	used := ""
-	if first != nil && last != nil && last.at > first.at && last.cpu >= first.cpu {
+	if first != nil && last != nil && last.At > first.At && last.CPU >= first.CPU {
 		used = fmt.Sprintf(" The process used %.2f CPUs meanwhile.",
-			atOnce(int64(last.cpu-first.cpu), last.at-first.at))
+			gather.AtOnce(int64(last.CPU-first.CPU), last.At-first.At))
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseCPU, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%d requests for %s %s go on again and again in %s, and none has ended in %s: in both looks "+
 			"most had just given up the thread, to get another one. Most likely a loop waits for something by asking "+
-			"all the time.%s", most, best.group.Method, best.group.Path, method(ownFrame(best.group.Doing.Frames)),
-			seconds(after.at-before.at), used),
+			"all the time.%s", most, best.group.Method, best.group.Path,
+			phrase.Method(gather.OwnFrame(best.group.Doing.Frames)),
+			phrase.Seconds(after.At-before.At), used),
 		Evidence: []profile.Evidence{{Text: "The requests are here:", Frames: best.group.Doing.Frames}},
-		Commands: []string{"clrsnap requests " + e.again(),
-			fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID)},
+		Commands: []string{"clrsnap requests " + e.Again(),
+			fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.Process.PID)},
 	}}
 }

@@ -1,4 +1,4 @@
-package why
+package gather
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 )
 
 // connections notes the TCP connections of the process, and how long each has been silent.
-func (g *gatherer) connections() {
+func (g *Gatherer) connections() {
 	own, err := g.ownSockets()
 	if err != nil {
 		return // descriptors cannot be read: moment has said so
 	}
 	list, err := g.silence()
 	if err != nil {
-		g.miss("Connections were not looked at: %v.", err)
+		g.Miss("Connections were not looked at: %v.", err)
 		return
 	}
 	all, _ := g.dir.Connections() // without all, listening sockets are not known
@@ -27,20 +27,20 @@ func (g *gatherer) connections() {
 		if !own[c.Inode] {
 			continue
 		}
-		s := socket{
-			local: c.Local.String(), remote: c.Remote.String(), state: "established", sent: c.Sent,
-			received: c.Received, heard: c.Heard, ours: !listens.has(c.Local),
-			own: listens.has(c.Remote) && c.Remote.Addr() == c.Local.Addr(),
+		s := Socket{
+			Local: c.Local.String(), Remote: c.Remote.String(), State: "established", Sent: c.Sent,
+			Received: c.Received, heard: c.Heard, Ours: !listens.has(c.Local),
+			Own: listens.has(c.Remote) && c.Remote.Addr() == c.Local.Addr(),
 		}
 		if c.Connecting {
-			s.state = "syn-sent"
+			s.State = "syn-sent"
 		}
-		g.e.sockets = append(g.e.sockets, s)
+		g.Sockets = append(g.Sockets, s)
 	}
 }
 
 // ownSockets are the inodes of the process's sockets.
-func (g *gatherer) ownSockets() (map[uint64]bool, error) {
+func (g *Gatherer) ownSockets() (map[uint64]bool, error) {
 	names, err := g.dir.Names("fd")
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (g *gatherer) ownSockets() (map[uint64]bool, error) {
 }
 
 // silence lists the connections of the process's network namespace.
-func (g *gatherer) silence() ([]sockdiag.Connection, error) {
+func (g *Gatherer) silence() ([]sockdiag.Connection, error) {
 	const namespace = "ns/net"
 	theirs, err := g.dir.Readlink(namespace)
 	if err != nil {

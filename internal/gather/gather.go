@@ -1,81 +1,36 @@
-package why
+// Package gather looks at a process for some time, and gathers the evidence that package why judges: looks at all
+// threads, samples and events, looks at the heap, requests and async methods, and the kernel's counters.
+package gather
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/bridge"
-	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 	"clrsnap/record"
 )
 
-const (
-	// Two looks that belong together are so far apart. The gap is long for a program, and short for a person.
-	lookGap = 250 * time.Millisecond
-	// answerWithin is how long the runtime may take to load the agent, at most the planned time of the recording.
-	// Loading takes some 30 ms.
-	answerWithin = 3 * time.Second
-	// endsWithin is how long a recording may take to end: mostly the time in which the agent leaves.
-	endsWithin = 2 * time.Second
-	// leastSampling is the shortest recording that the judges use.
-	leastSampling = enough
-	// sampleRate is in samples a second. The rate is not a multiple of usual periods in programs.
-	sampleRate = 97
-)
-
-// gatherer gathers the evidence of one process.
-type gatherer struct {
-	e     evidence
-	o     *Options
-	p     *clrsnap.Process
-	s     *session.Process
-	dir   procfs.Dir
-	group *cgroup.Reader
-	start time.Time
-
-	heapMissing bool         // the heap cannot be read
-	stops       atomic.Int64 // of threads, for the recording
-}
-
-func newGatherer(pid int, o *Options) (*gatherer, error) {
-	start := time.Now()
-	how := o.Process
-	how.Permits, how.PackStacks = clrsnap.PermitsSoon, false
-	p, err := clrsnap.Open(context.Background(), pid, how)
-	if err != nil {
-		return nil, err
-	}
-	s := bridge.Session(p)
-	g := &gatherer{o: o, p: p, s: s, dir: s.Live.Dir(), start: start}
-	g.group = cgroup.NewReader(g.dir)
-	g.e = evidence{process: p.Info(), began: g.start, cpus: runtime.NumCPU()}
-	return g, nil
-}
-
-func (g *gatherer) close() { g.p.Close() }
-
-// gather looks at everything. After an error, the evidence has what was seen until then.
-func (g *gatherer) gather(ctx context.Context) error {
+// Gather looks at everything. After an error, the evidence has what was seen until then.
+func (g *Gatherer) Gather(ctx context.Context) error {
 	defer func() {
 		g.tell()
-		g.e.took = time.Since(g.start)
-		g.e.stops = g.s.Live.Stops() + int(g.stops.Load())
+		g.Took = time.Since(g.start)
+		g.Stops = g.s.Live.Stops() + int(g.stops.Load())
 	}()
-	g.e.missing = append(g.e.missing, unknown(g.p)...)
+	g.Missing = append(g.Missing, unknown(g.p)...)
 	defer g.watchMemory()()
 	g.moment()
-	if g.e.held() {
+	if g.Held() {
 		return g.gatherHeld(ctx)
 	}
 	for range 2 {
@@ -107,41 +62,36 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.keptTasks(ctx)
 	g.farEnds(ctx)
 	g.moment()
-	g.e.heapLimit = g.limit()
+	g.HeapLimit = g.limit()
 	return ctx.Err()
 }
 
 // gatherHeld looks at a process that is kept from running: clrsnap only checks that the process stays held.
-func (g *gatherer) gatherHeld(ctx context.Context) error {
+func (g *Gatherer) gatherHeld(ctx context.Context) error {
 	session.Sleep(ctx, 2*lookGap)
 	g.moment()
 	return g.look(ctx)
 }
 
-// progress reports how far g has come.
-func (g *gatherer) progress(doing string) {
-	g.o.Progress(doing, min(1, time.Since(g.start).Seconds()/g.o.For.Seconds()))
-}
-
 // look adds a look at all threads.
-func (g *gatherer) look(ctx context.Context) error {
+func (g *Gatherer) look(ctx context.Context) error {
 	g.progress("stacks, waits and locks")
-	l := look{at: time.Since(g.start), ran: g.ran()}
+	l := Look{At: time.Since(g.start), Ran: g.ran()}
 	pool := newPoolFinder(g.s)
 	s, err := g.s.Snapshot(ctx, session.SnapshotOptions{Inspect: pool.inspect()})
 	if err != nil {
 		return bridge.Publish(err)
 	}
-	l.snap, l.after, l.pool = s, g.ran(), pool.state()
-	l.until = time.Since(g.start)
+	l.Snap, l.After, l.Pool = s, g.ran(), pool.state()
+	l.Until = time.Since(g.start)
 	l.blocked, l.moved = g.blocked(), g.moved(s)
-	l.markStill()
-	g.e.looks = append(g.e.looks, l)
+	l.MarkStill()
+	g.Looks = append(g.Looks, l)
 	return nil
 }
 
 // ran reads the running time of each thread.
-func (g *gatherer) ran() map[int]procfs.Schedstat {
+func (g *Gatherer) ran() map[int]procfs.Schedstat {
 	tids, err := g.dir.Tasks()
 	if err != nil {
 		return nil
@@ -156,7 +106,7 @@ func (g *gatherer) ran() map[int]procfs.Schedstat {
 }
 
 // blocked reads how often each thread has blocked.
-func (g *gatherer) blocked() map[int]uint64 {
+func (g *Gatherer) blocked() map[int]uint64 {
 	tids, err := g.dir.Tasks()
 	if err != nil {
 		return nil
@@ -175,7 +125,7 @@ func (g *gatherer) blocked() map[int]uint64 {
 }
 
 // moved reads how many bytes the threads in calls for input or output have read and written.
-func (g *gatherer) moved(s *profile.Snapshot) map[int]procfs.Transferred {
+func (g *Gatherer) moved(s *profile.Snapshot) map[int]procfs.Transferred {
 	out := map[int]procfs.Transferred{}
 	for i := range s.Threads {
 		t := &s.Threads[i]
@@ -226,36 +176,36 @@ func (p poolFinder) state() *threadpool.State {
 }
 
 // sample records the process for some time.
-func (g *gatherer) sample(ctx context.Context, d time.Duration) {
+func (g *Gatherer) sample(ctx context.Context, d time.Duration) {
 	g.progress("samples")
 	o := record.Options{Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: sampleRate, Duration: d}
 	if g.mayLoad() {
 		r, err := g.recordEvents(ctx, o)
 		if err == nil {
-			g.e.samples = r
+			g.Samples = r
 			return
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
+		g.Miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
 		o.Duration = max(leastSampling, g.o.For-time.Since(g.start)-lookGap)
 	}
 	o.Progress = func(record.Progress) { g.progress("samples") }
 	r, err := g.record(ctx, o)
 	switch {
 	case err == nil:
-		g.e.samples = r
+		g.Samples = r
 	case ctx.Err() == nil:
-		g.miss("No samples were taken: %v.", err)
+		g.Miss("No samples were taken: %v.", err)
 	}
 }
 
 // record records with a second Process, because a recording needs a Process for itself.
-func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
+func (g *Gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	how := g.o.Process
 	how.ExactGenerics = false // exact names cost time, and a method is the same with any type arguments
-	p, err := clrsnap.Open(ctx, g.e.process.PID, how)
+	p, err := clrsnap.Open(ctx, g.Process.PID, how)
 	if err != nil {
 		return nil, err
 	}
@@ -265,14 +215,14 @@ func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recor
 }
 
 // mayLoad reports whether the agent may be loaded.
-func (g *gatherer) mayLoad() bool {
+func (g *Gatherer) mayLoad() bool {
 	if g.o.NoAgent {
-		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no " +
+		g.Miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no " +
 			"agent was to be loaded.")
 		return false
 	}
-	if len(judgeSuspension(&g.e)) > 0 {
-		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because the " +
+	if g.suspended(&g.Evidence) {
+		g.Miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because the " +
 			"runtime waits for a thread, and would not answer.")
 		return false
 	}
@@ -285,7 +235,7 @@ var errNoEnd = fmt.Errorf("the recording did not end within %v", endsWithin)
 // recordEvents is record with the agent's events, unless the runtime takes too long to load the agent. Then
 // recordEvents abandons the recording: the recording ends by itself, without having begun. The time for loading the
 // agent is part of the recording's time.
-func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
+func (g *Gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	o.Events = events.Options{
 		Monitor: events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention | events.MonitorGC,
 		// Shorter waits for locks are negligible in sum.
@@ -294,7 +244,7 @@ func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	began, within := time.Now(), min(answerWithin, o.Duration)
-	errNoAnswer := fmt.Errorf("the runtime did not answer within %s", seconds(within))
+	errNoAnswer := fmt.Errorf("the runtime did not answer within %s", phrase.Seconds(within))
 	late := time.AfterFunc(within, func() { cancel(errNoAnswer) })
 	defer late.Stop()
 	var enough *time.Timer
@@ -332,11 +282,6 @@ func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile
 	return x.r, x.err
 }
 
-// miss notes something that could not be looked at.
-func (g *gatherer) miss(format string, args ...any) {
-	g.e.missing = append(g.e.missing, fmt.Sprintf(format, args...))
-}
-
 // unknown says what could not be seen because clrsnap does not understand some contracts of the runtime. The attempt
 // to read the heap reports a missing heap itself.
 func unknown(p *clrsnap.Process) (out []string) {
@@ -348,10 +293,10 @@ func unknown(p *clrsnap.Process) (out []string) {
 	return out
 }
 
-// examineCore takes the single look at a core dump.
-func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
+// OfCore takes the single look at a core dump.
+func OfCore(ctx context.Context, p *clrsnap.Process) (*Evidence, error) {
 	s := bridge.Session(p)
-	e := &evidence{process: p.Info()}
+	e := &Evidence{Process: p.Info()}
 	pool := newPoolFinder(s)
 	snap, err := s.Snapshot(ctx, session.SnapshotOptions{Inspect: pool.inspect()})
 	if err != nil {
@@ -359,21 +304,23 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	}
 	likely, err := p.SnapshotWaits(ctx, nil)
 	if err == nil && len(likely.Needs) > 0 {
-		e.likely = likely
+		e.Likely = likely
 	}
-	e.began = snap.CapturedAt
-	e.looks = []look{{snap: snap, pool: pool.state()}}
-	e.looked = []string{threadsOf(len(snap.Threads)) + " of a core dump"}
-	e.missing = append([]string{"A core dump is one moment: what changes over time cannot be told from it."},
+	e.Began = snap.CapturedAt
+	e.Looks = []Look{{Snap: snap, Pool: pool.state()}}
+	e.Looked = []string{phrase.ThreadsOf(len(snap.Threads)) + " of a core dump"}
+	e.Missing = append([]string{"A core dump is one moment, and tells no changes over time."},
 		unknown(p)...)
-	if s := e.process.Core.Signal; s != nil {
-		e.missing = append(e.missing, fmt.Sprintf("What it died of, %s, is not judged here: clrsnap stack %s shows the "+
-			"thread, and its exception if there is one.", s.Name, e.again()))
+	if s := e.Process.Core.Signal; s != nil {
+		e.Missing = append(e.Missing,
+			fmt.Sprintf("The cause of the end, %s, is not judged here: clrsnap stack %s shows the "+
+				"thread, with the exception, if any.", s.Name, e.Again()))
 	}
 	if err == nil && likely.Unsearched != "" {
-		e.incomplete = true
-		e.missing = append(e.missing, "Who holds locks and permits, suspended async methods and the thread pool were not "+
-			"looked at, or only in part: "+likely.Unsearched+".")
+		e.Incomplete = true
+		e.Missing = append(e.Missing,
+			"Who holds locks and permits, suspended async methods and the thread pool were not "+
+				"looked at, or only in part: "+likely.Unsearched+".")
 	}
 	return e, nil
 }

@@ -1,4 +1,4 @@
-package why
+package gather
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/procfs"
-	"clrsnap/profile"
 )
 
 const (
@@ -21,11 +20,11 @@ const (
 	keepWithin  = 3 * time.Second
 	mostKeepers = 3
 	// leastConsistent is the share of the heap that must be proved for a comparison of counts.
-	leastConsistent = 0.9
+	LeastConsistent = 0.9
 )
 
 // census counts the objects of the heap, if the heap is quick to read.
-func (g *gatherer) census(ctx context.Context) {
+func (g *Gatherer) census(ctx context.Context) {
 	if g.heapMissing {
 		return
 	}
@@ -35,25 +34,25 @@ func (g *gatherer) census(ctx context.Context) {
 	h, err := g.p.Heap(bounded, clrsnap.HeapOptions{})
 	switch {
 	case err != nil:
-		g.miss("The heap was not looked at: %v.", err)
+		g.Miss("The heap was not looked at: %v.", err)
 	case h.Partial && ctx.Err() == nil:
-		g.miss("The heap was not looked at: a walk did not end within %v. clrsnap heap %d --every 30s shows what grows.",
-			walkWithin, g.e.process.PID)
+		g.Miss("The heap was not looked at: a walk did not end within %v. clrsnap heap %d --every 30s shows what grows.",
+			walkWithin, g.Process.PID)
 	default:
-		l := heapLook{at: time.Since(g.start), Heap: h}
-		if l.piles, err = heapwalk.Piles(bounded, g.s); err != nil && ctx.Err() == nil {
+		l := HeapLook{At: time.Since(g.start), Heap: h}
+		if l.Piles, err = heapwalk.Piles(bounded, g.s); err != nil && ctx.Err() == nil {
 			g.missOnce("Handlers of events, elements of collections and timers were not counted: %v.", err)
 		}
-		g.e.heaps = append(g.e.heaps, l)
+		g.Heaps = append(g.Heaps, l)
 		return
 	}
 	g.heapMissing = true
 }
 
 // keepers finds the paths to growing collections.
-func (g *gatherer) keepers(ctx context.Context) {
-	g.e.age = g.s.Age()
-	growing := g.e.growing()
+func (g *Gatherer) keepers(ctx context.Context) {
+	g.Age = g.s.Age()
+	growing := g.Growing()
 	if len(growing) == 0 {
 		return
 	}
@@ -65,38 +64,24 @@ func (g *gatherer) keepers(ctx context.Context) {
 		path, count, err := heapwalk.Keeper(bounded, g.s, p.Pile)
 		if err != nil {
 			if ctx.Err() == nil {
-				g.miss("What keeps the objects that pile up was not found out: %v.", err)
+				g.Miss("What keeps the objects that pile up was not found out: %v.", err)
 			}
 			return
 		}
 		if path != nil && count >= p.Count/2 {
-			if g.e.kept = append(g.e.kept, keptPile{p.Pile, path}); ownField(path) != "" {
+			if g.Kept = append(g.Kept, KeptPile{p.Pile, path}); OwnField(path) != "" {
 				return
 			}
 		}
 	}
 }
 
-// heapLook is the heap at one moment.
-type heapLook struct {
-	at time.Duration
-	*profile.Heap
-	piles []heapwalk.Pile
-}
-
-// used is the size of the heap in bytes, free space between objects included.
-func (h *heapLook) used() (n int64) {
+// Used is the size of the heap in bytes, free space between objects included.
+func (h *HeapLook) Used() (n int64) {
 	for i := range h.Parts {
 		n += int64(h.Parts[i].Size)
 	}
 	return n
-}
-
-// heapLimit is the runtime's limit of the managed heap.
-type heapLimit struct {
-	bytes   int64 // 0: not known, or none
-	source  string
-	assumed bool // the program's runtimeconfig.json may say otherwise
 }
 
 // Settings of the limit (docs/core/runtime-config/garbage-collector, gcconfig.h). The values are hexadecimal.
@@ -109,10 +94,10 @@ const (
 
 // limit finds the heap's limit: the value from the environment, or else most of the control group's limit. A
 // group's limit above the machine's memory has no effect.
-func (g *gatherer) limit() heapLimit {
+func (g *Gatherer) limit() HeapLimit {
 	group := int64(0)
-	if n := len(g.e.moments); n > 0 {
-		for _, m := range g.e.moments[n-1].groups.Memory {
+	if n := len(g.Moments); n > 0 {
+		for _, m := range g.Moments[n-1].Groups.Memory {
 			if m.Max > 0 && (group == 0 || m.Max < group) {
 				group = m.Max
 			}
@@ -125,11 +110,11 @@ func (g *gatherer) limit() heapLimit {
 	if err != nil {
 		environ = func(func(string) bool) {}
 	}
-	return limitOf(group, environ)
+	return LimitOf(group, environ)
 }
 
-// limitOf is the limit of the heap in a control group with a limit in bytes, 0 if there is none.
-func limitOf(group int64, environ iter.Seq[string]) heapLimit {
+// LimitOf is the limit of the heap in a control group with a limit in bytes, 0 if there is none.
+func LimitOf(group int64, environ iter.Seq[string]) HeapLimit {
 	set := map[string]int64{}
 	for v := range environ {
 		name, value, _ := strings.Cut(v, "=")
@@ -139,16 +124,16 @@ func limitOf(group int64, environ iter.Seq[string]) heapLimit {
 	}
 	for _, prefix := range []string{"DOTNET_", "COMPlus_"} { // the older prefix counts if the newer is missing
 		if n := set[prefix+limitSetting]; n > 0 {
-			return heapLimit{bytes: n, source: prefix + limitSetting}
+			return HeapLimit{Bytes: n, Source: prefix + limitSetting}
 		}
 	}
 	if group == 0 {
-		return heapLimit{}
+		return HeapLimit{}
 	}
 	for _, prefix := range []string{"DOTNET_", "COMPlus_"} {
 		if n := set[prefix+percentSetting]; n > 0 && n <= 100 {
-			return heapLimit{max(group/100*n, leastLimit), prefix + percentSetting, true}
+			return HeapLimit{max(group/100*n, leastLimit), prefix + percentSetting, true}
 		}
 	}
-	return heapLimit{max(group/100*defaultPercent, leastLimit), "75 % of its control group's limit", true}
+	return HeapLimit{max(group/100*defaultPercent, leastLimit), "75 % of its control group's limit", true}
 }

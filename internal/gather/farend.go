@@ -1,4 +1,4 @@
-package why
+package gather
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/openfiles"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/internal/sockdiag"
@@ -20,57 +21,29 @@ import (
 // Bounds of the search for the other ends of pipes and sockets.
 const (
 	mostCalls      = 8    // blocked calls that are followed
-	mostFarThreads = 1024 // threads of another process, of which some may be in a call
+	mostFarThreads = 1024 // threads of another process; some may be in a call
 	mostHops       = 4    // processes, each of which waits for the next
 	mostChildren   = 64
 	farWithin      = 1500 * time.Millisecond // for the stacks of all other processes
 )
 
-// blockedCall is a read or a write that waits for the process at the other end.
-type blockedCall struct {
-	openfiles.Call
-	pid     int
-	command string
-	own     bool              // of the process itself
-	thread  profile.ThreadRef // in the call
-	stack   *profile.Thread   // of the thread; nil: not known
-	what    string            // "a pipe", "a socket to 127.0.0.1:80"
-
-	ends   []farEnd
-	hidden bool // the other end was not found, or only in part
-
-	// awaited: the process waits for the end of the call's process, a child.
-	awaited bool
-}
-
-// farEnd is a process at the other end.
-type farEnd struct {
-	pid     int
-	command string
-	own     bool            // the process itself
-	ready   bool            // a thread is about to take what the caller waits to give, or the other way round
-	does    string          // "is stopped by a signal", "sleeps in Shop.Feed.Run (Feed.cs:12)"
-	stack   *profile.Thread // nil: not known
-	next    *blockedCall    // in which the process is blocked in turn; nil: in none
-}
-
 // farEnds follows the blocked reads and writes of the process to the other ends, and looks for children with unread
 // output.
-func (g *gatherer) farEnds(ctx context.Context) {
+func (g *Gatherer) farEnds(ctx context.Context) {
 	calls := g.blockedCalls()
-	waits := g.e.waitsForChild()
+	waits := g.waitsForChild()
 	if len(calls) == 0 && !waits {
 		return
 	}
 	g.progress("the other ends of pipes and sockets")
 	bounded, cancel := context.WithTimeout(ctx, farWithin)
 	defer cancel()
-	f := farFinder{g: g, ctx: bounded, files: openfiles.Look(g.e.process.PID), stacks: map[int]*profile.Snapshot{}}
+	f := farFinder{g: g, ctx: bounded, files: openfiles.Look(g.Process.PID), stacks: map[int]*profile.Snapshot{}}
 	for i := range calls {
 		c := &calls[i]
-		f.follow(c, map[int]bool{c.pid: true}, 0)
-		if g.stays(c) && (!strings.HasPrefix(c.what, socketTo) || g.e.silent(c.what)) {
-			g.e.blocked = append(g.e.blocked, *c)
+		f.follow(c, map[int]bool{c.Pid: true}, 0)
+		if g.stays(c) && (!strings.HasPrefix(c.What, socketTo) || g.silent(c.What)) {
+			g.Blocked = append(g.Blocked, *c)
 		}
 	}
 	if waits {
@@ -79,61 +52,61 @@ func (g *gatherer) farEnds(ctx context.Context) {
 }
 
 // blockedCalls are the reads and writes in which threads have stayed in all looks: one for each descriptor.
-func (g *gatherer) blockedCalls() (out []blockedCall) {
-	threads := g.e.threads()
+func (g *Gatherer) blockedCalls() (out []BlockedCall) {
+	threads := g.Threads()
 	for i := range threads {
 		w := &threads[i]
-		t := w.last()
-		if len(out) == mostCalls || !g.e.stuckInCall(w) {
+		t := w.Last()
+		if len(out) == mostCalls || !g.stuckInCall(w) {
 			continue
 		}
 		c, ok := openfiles.CallOf(g.dir, t.OSThreadID)
-		if !ok || !c.IsPipe() && !c.IsSocket() && !c.IsTerminal() || slices.ContainsFunc(out, func(o blockedCall) bool {
+		if !ok || !c.IsPipe() && !c.IsSocket() && !c.IsTerminal() || slices.ContainsFunc(out, func(o BlockedCall) bool {
 			return o.Link == c.Link && o.Writes == c.Writes
 		}) {
 			continue
 		}
-		out = append(out, blockedCall{Call: c, pid: g.e.process.PID, own: true, thread: ref(t), stack: t})
+		out = append(out, BlockedCall{Call: c, Pid: g.Process.PID, Own: true, Thread: Ref(t), Stack: t})
 	}
 	return out
 }
 
 // stays reports whether a thread is still in the call of the looks, and has moved no byte.
-func (g *gatherer) stays(c *blockedCall) bool {
-	tid := c.thread.OSThreadID
+func (g *Gatherer) stays(c *BlockedCall) bool {
+	tid := c.Thread.OSThreadID
 	now, ok := openfiles.CallOf(g.dir, tid)
 	if !ok || now != c.Call {
 		return false
 	}
 	moved, err := g.dir.TaskIO(tid)
-	return err == nil && moved == g.e.last().moved[tid]
+	return err == nil && moved == g.Last().moved[tid]
 }
 
 // stuckInCall reports whether a thread was in one system call for input or output in all looks, and has moved no byte
 // in between. With a slow reader at the other end a thread is in the same call, too, but bytes move.
-func (e *evidence) stuckInCall(w *watched) bool {
-	tid := w.last().OSThreadID
-	before, ok1 := e.first().moved[tid]
-	after, ok2 := e.last().moved[tid]
-	return ok1 && ok2 && before == after && w.known && w.ran <= e.whole()/100 && w.sameCalls() &&
-		w.all(func(t *profile.Thread) bool { return t.Wait != nil && t.Wait.Kind == profile.WaitIO })
+func (e *Evidence) stuckInCall(w *Watched) bool {
+	tid := w.Last().OSThreadID
+	before, ok1 := e.First().moved[tid]
+	after, ok2 := e.Last().moved[tid]
+	return ok1 && ok2 && before == after && w.known && w.Ran <= e.Whole()/100 && w.sameCalls() &&
+		w.All(func(t *profile.Thread) bool { return t.Wait != nil && t.Wait.Kind == profile.WaitIO })
 }
 
 // silent reports whether a TCP connection has carried nothing since the first look. The bytes of its calls are not
 // counted for threads.
-func (e *evidence) silent(what string) bool {
-	for i := range e.sockets {
-		s := &e.sockets[i]
-		if socketTo+s.remote == what && min(s.sent, s.received) >= e.whole() {
+func (e *Evidence) silent(what string) bool {
+	for i := range e.Sockets {
+		s := &e.Sockets[i]
+		if socketTo+s.Remote == what && min(s.Sent, s.Received) >= e.Whole() {
 			return true
 		}
 	}
 	return false
 }
 
-// waitsForExit reports whether a stack waits for the end of a child: in Process.WaitForExit, or in the state machine of
+// WaitsForExit reports whether a stack waits for the end of a child: in Process.WaitForExit, or in the state machine of
 // Process.WaitForExitAsync.
-func waitsForExit(frames []profile.Frame) bool {
+func WaitsForExit(frames []profile.Frame) bool {
 	return slices.ContainsFunc(frames, func(f profile.Frame) bool {
 		name, ok := strings.CutPrefix(f.Method, "System.Diagnostics.Process")
 		return ok && (strings.HasPrefix(name, ".WaitForExit") || strings.HasPrefix(name, "+<WaitForExit"))
@@ -141,21 +114,21 @@ func waitsForExit(frames []profile.Frame) bool {
 }
 
 // waitsForChild reports whether the process waits for the end of a child, as far as is known by now.
-func (e *evidence) waitsForChild() bool {
-	for i := range e.last().snap.Threads {
-		if waitsForExit(e.last().snap.Threads[i].Frames) {
+func (e *Evidence) waitsForChild() bool {
+	for i := range e.Last().Snap.Threads {
+		if WaitsForExit(e.Last().Snap.Threads[i].Frames) {
 			return true
 		}
 	}
-	l := e.lastFlight()
+	l := e.LastFlight()
 	return l != nil && slices.ContainsFunc(l.Tasks.Chains, func(c profile.TaskChain) bool {
-		return waitsForExit(c.Frames)
+		return WaitsForExit(c.Frames)
 	})
 }
 
 // farFinder finds the processes at the other ends.
 type farFinder struct {
-	g      *gatherer
+	g      *Gatherer
 	ctx    context.Context // bounds the looks at stacks
 	files  *openfiles.Index
 	stacks map[int]*profile.Snapshot // by process; nil: no stacks
@@ -163,12 +136,12 @@ type farFinder struct {
 
 // follow adds the processes at the other end of a call, and the calls in which those are blocked. seen are the
 // processes before.
-func (f *farFinder) follow(c *blockedCall, seen map[int]bool, hop int) {
+func (f *farFinder) follow(c *BlockedCall, seen map[int]bool, hop int) {
 	link := c.Link
-	c.what = "a pipe"
+	c.What = "a pipe"
 	switch {
 	case c.IsTerminal():
-		c.what, c.hidden = "the terminal "+c.Link, true
+		c.What, c.hidden = "the terminal "+c.Link, true
 		return
 	case c.IsSocket():
 		if link = f.peer(c); link == "" {
@@ -186,8 +159,8 @@ func (f *farFinder) follow(c *blockedCall, seen map[int]bool, hop int) {
 	c.hidden = len(ends) == 0
 	for i := range ends {
 		h := &ends[i]
-		if !slices.ContainsFunc(c.ends, func(e farEnd) bool { return e.pid == h.PID }) {
-			c.ends = append(c.ends, f.end(h, link, c, seen, hop))
+		if !slices.ContainsFunc(c.Ends, func(e FarEnd) bool { return e.Pid == h.PID }) {
+			c.Ends = append(c.Ends, f.end(h, link, c, seen, hop))
 		}
 	}
 }
@@ -203,13 +176,13 @@ func usual(h *openfiles.Holder) int {
 
 // peer returns the link of the socket at the other end, and says what the call's socket is. "": not on this machine, or
 // not found.
-func (f *farFinder) peer(c *blockedCall) string {
+func (f *farFinder) peer(c *BlockedCall) string {
 	inode, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(c.Link, "socket:["), "]"), 10, 64)
 	if err != nil {
 		return ""
 	}
-	c.what = "a socket"
-	dir, err := procfs.Open(c.pid)
+	c.What = "a socket"
+	dir, err := procfs.Open(c.Pid)
 	if err != nil {
 		return ""
 	}
@@ -218,12 +191,12 @@ func (f *farFinder) peer(c *blockedCall) string {
 	this, ok := all[inode]
 	if !ok {
 		if s, err := sockdiag.Unix(inode); err == nil && s.Peer != 0 {
-			c.what = "a Unix socket"
+			c.What = "a Unix socket"
 			return socketLink(s.Peer)
 		}
 		return ""
 	}
-	c.what = socketTo + this.Remote.String()
+	c.What = socketTo + this.Remote.String()
 	for other, o := range all {
 		if o.Protocol == this.Protocol && o.Local == this.Remote && o.Remote == this.Local {
 			return socketLink(other)
@@ -238,11 +211,11 @@ const socketTo = "a socket to "
 func socketLink(inode uint64) string { return fmt.Sprintf("socket:[%d]", inode) }
 
 // end describes the process that has the other end.
-func (f *farFinder) end(h *openfiles.Holder, link string, c *blockedCall, seen map[int]bool, hop int) farEnd {
-	e := farEnd{pid: h.PID, command: cmp.Or(h.Command, "a process"), own: h.PID == f.g.e.process.PID}
+func (f *farFinder) end(h *openfiles.Holder, link string, c *BlockedCall, seen map[int]bool, hop int) FarEnd {
+	e := FarEnd{Pid: h.PID, Command: cmp.Or(h.Command, "a process"), Own: h.PID == f.g.Process.PID}
 	dir, err := procfs.Open(h.PID)
 	if err != nil {
-		e.does = "has ended"
+		e.Does = "has ended"
 		return e
 	}
 	defer dir.Close()
@@ -255,26 +228,26 @@ func (f *farFinder) end(h *openfiles.Holder, link string, c *blockedCall, seen m
 		case !ok:
 			continue
 		case o.Link == link && o.Writes != c.Writes:
-			e.ready = true
+			e.Ready = true
 		case blocked == 0 && o.Writes && (o.IsPipe() || o.IsSocket() || o.IsTerminal()):
 			blocked, call = tid, o
 		}
 	}
-	if e.own {
+	if e.Own {
 		return e
 	}
 	if blocked != 0 && !seen[h.PID] && hop < mostHops {
 		seen[h.PID] = true
-		next := &blockedCall{Call: call, pid: h.PID, command: e.command, thread: profile.ThreadRef{OSThreadID: blocked}}
+		next := &BlockedCall{Call: call, Pid: h.PID, Command: e.Command, Thread: profile.ThreadRef{OSThreadID: blocked}}
 		if e.stack = f.threadOf(h.PID, blocked); e.stack != nil {
-			next.thread, next.stack = ref(e.stack), e.stack
+			next.Thread, next.Stack = Ref(e.stack), e.stack
 		}
 		f.follow(next, seen, hop+1)
-		e.next = next
+		e.Next = next
 		return e
 	}
 	e.stack = f.working(h.PID)
-	e.does = f.doing(dir, e.stack)
+	e.Does = f.doing(dir, e.stack)
 	return e
 }
 
@@ -286,8 +259,8 @@ func (f *farFinder) doing(dir procfs.Dir, stack *profile.Thread) string {
 		return "has ended"
 	case s.State == 'T':
 		return "is stopped by a signal"
-	case stack != nil && ownFrame(stack.Frames) != nil:
-		return doing(stack) + " in " + method(ownFrame(stack.Frames))
+	case stack != nil && OwnFrame(stack.Frames) != nil:
+		return phrase.Doing(stack) + " in " + phrase.Method(OwnFrame(stack.Frames))
 	case s.State == 'R':
 		return "runs"
 	}
@@ -343,7 +316,7 @@ func (f *farFinder) working(pid int) *profile.Thread {
 	var out *profile.Thread
 	for i := range s.Threads {
 		t := &s.Threads[i]
-		if resting(t) || ownFrame(t.Frames) == nil {
+		if Resting(t) || OwnFrame(t.Frames) == nil {
 			continue
 		}
 		if t.OSThreadID == pid {
@@ -371,15 +344,15 @@ func (f *farFinder) children(ctx context.Context) {
 	now := f.undrained(list)
 	for tid, c := range now {
 		if o, ok := before[tid]; ok && o.Call == c.Call && o.switches == c.switches {
-			f.follow(&c.blockedCall, map[int]bool{c.pid: true}, 0)
-			f.g.e.blocked = append(f.g.e.blocked, c.blockedCall)
+			f.follow(&c.BlockedCall, map[int]bool{c.Pid: true}, 0)
+			f.g.Blocked = append(f.g.Blocked, c.BlockedCall)
 		}
 	}
 }
 
 // childCall is the call of a child, and how often its thread has blocked.
 type childCall struct {
-	blockedCall
+	BlockedCall
 	switches uint64
 }
 
@@ -401,11 +374,11 @@ func (f *farFinder) undrained(children []int) map[int]childCall {
 			if err != nil {
 				continue
 			}
-			call := childCall{switches: s.VoluntarySwitches, blockedCall: blockedCall{
-				Call: c, pid: pid, thread: profile.ThreadRef{OSThreadID: tid}, awaited: true,
+			call := childCall{switches: s.VoluntarySwitches, BlockedCall: BlockedCall{
+				Call: c, Pid: pid, Thread: profile.ThreadRef{OSThreadID: tid}, Awaited: true,
 			}}
-			if call.command, err = dir.Comm(); err != nil {
-				call.command = "a process"
+			if call.Command, err = dir.Comm(); err != nil {
+				call.Command = "a process"
 			}
 			out[tid] = call
 		}
@@ -417,6 +390,6 @@ func (f *farFinder) undrained(children []int) map[int]childCall {
 // reads reports whether the process has the reading end of a pipe.
 func (f *farFinder) reads(link string) bool {
 	return slices.ContainsFunc(f.files.Of(link), func(h openfiles.Holder) bool {
-		return h.Reads && h.PID == f.g.e.process.PID
+		return h.Reads && h.PID == f.g.Process.PID
 	})
 }

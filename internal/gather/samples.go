@@ -1,4 +1,4 @@
-package why
+package gather
 
 import (
 	"cmp"
@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 )
 
-// hasMode reports whether a mode was recorded.
-func hasMode(r *profile.Recording, m profile.Mode) bool {
+// HasMode reports whether a mode was recorded.
+func HasMode(r *profile.Recording, m profile.Mode) bool {
 	if r == nil {
 		return false
 	}
@@ -18,13 +19,13 @@ func hasMode(r *profile.Recording, m profile.Mode) bool {
 	return ok
 }
 
-// ownNode returns the node nearest to the leaf that is the program's own code, or else a package's; 0: none.
-func ownNode(r *profile.Recording, leaf int32) int32 {
+// OwnNode returns the node nearest to the leaf that is the program's own code, or else a package's; 0: none.
+func OwnNode(r *profile.Recording, leaf int32) int32 {
 	other := int32(0)
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		switch f := r.Function(n); f.Origin() {
 		case profile.OfUser:
-			if !isGenerated(f.Method) {
+			if !phrase.IsGenerated(f.Method) {
 				return n
 			}
 		case profile.OfPackage:
@@ -36,8 +37,8 @@ func ownNode(r *profile.Recording, leaf int32) int32 {
 	return other
 }
 
-// frames are the frames of a sample.
-func frames(r *profile.Recording, leaf int32) []profile.Frame {
+// Frames are the frames of a sample.
+func Frames(r *profile.Recording, leaf int32) []profile.Frame {
 	var out []profile.Frame
 	for l := range r.Stack(leaf) {
 		f := &r.Functions[l.Function]
@@ -56,23 +57,23 @@ func frames(r *profile.Recording, leaf int32) []profile.Frame {
 	return out
 }
 
-// site is an own method, with the amount of samples there.
-type site struct {
-	node   int32 // of the own method, in one of the samples
-	leaf   int32 // the leaf of the heaviest sample
-	weight int64
-	events int64
+// Site is an own method, with the amount of samples there.
+type Site struct {
+	Node   int32 // of the own method, in one of the samples
+	Leaf   int32 // the leaf of the heaviest sample
+	Weight int64
+	Events int64
 	most   int64 // the weight of the heaviest sample
 }
 
-// sites sums up samples by their own method, the heaviest first. Samples without an own method are left out.
-func sites(r *profile.Recording, wanted func(*profile.Sample) bool) []site {
-	return sitesBy(r, wanted, ownNode)
+// Sites sums up samples by their own method, the heaviest first. Samples without an own method are left out.
+func Sites(r *profile.Recording, wanted func(*profile.Sample) bool) []Site {
+	return SitesBy(r, wanted, OwnNode)
 }
 
-// madeNode returns the node farthest from the leaf of a method made at run time, for example the delegate of a
+// MadeNode returns the node farthest from the leaf of a method made at run time, for example the delegate of a
 // minimal API. The program's own code can be inlined there. 0: none.
-func madeNode(r *profile.Recording, leaf int32) (node int32) {
+func MadeNode(r *profile.Recording, leaf int32) (node int32) {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		if f := r.Function(n); f.Kind == profile.Managed && f.Module == "" {
 			node = n
@@ -81,9 +82,9 @@ func madeNode(r *profile.Recording, leaf int32) (node int32) {
 	return node
 }
 
-// sitesBy sums up samples by the node that of finds.
-func sitesBy(r *profile.Recording, wanted func(*profile.Sample) bool, of func(*profile.Recording, int32) int32) []site {
-	by := map[string]*site{}
+// SitesBy sums up samples by the node that of finds.
+func SitesBy(r *profile.Recording, wanted func(*profile.Sample) bool, of func(*profile.Recording, int32) int32) []Site {
+	by := map[string]*Site{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		if !wanted(x) {
@@ -97,27 +98,27 @@ func sitesBy(r *profile.Recording, wanted func(*profile.Sample) bool, of func(*p
 		key := f.Module + "!" + cmp.Or(f.Display, f.Method)
 		s := by[key]
 		if s == nil {
-			s = &site{node: n}
+			s = &Site{Node: n}
 			by[key] = s
 		}
-		s.weight, s.events = s.weight+x.Weight, s.events+x.Events
+		s.Weight, s.Events = s.Weight+x.Weight, s.Events+x.Events
 		if x.Weight > s.most {
-			s.most, s.leaf, s.node = x.Weight, x.Node, n
+			s.most, s.Leaf, s.Node = x.Weight, x.Node, n
 		}
 	}
-	var out []site
+	var out []Site
 	for _, s := range by {
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b site) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.node, b.node))
+	slices.SortFunc(out, func(a, b Site) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Node, b.Node))
 	})
 	return out
 }
 
-// frame is the own method of a site, as a frame.
-func (s *site) frame(r *profile.Recording) *profile.Frame {
-	f := frames(r, s.node)
+// Frame is the own method of a site, as a frame.
+func (s *Site) Frame(r *profile.Recording) *profile.Frame {
+	f := Frames(r, s.Node)
 	if len(f) == 0 {
 		return nil
 	}
@@ -130,13 +131,13 @@ var lockWaits = []string{
 	"System.Threading.Monitor.Try", "System.Threading.Lock.", "System.Threading.ReaderWriterLockSlim.",
 }
 
-// waitsForLock reports whether a sample's thread waits for a lock.
-func waitsForLock(r *profile.Recording, x *profile.Sample) bool {
-	return x.Mode == profile.Wall && x.State == profile.Waiting && inLock(r, x.Node)
+// WaitsForLock reports whether a sample's thread waits for a lock.
+func WaitsForLock(r *profile.Recording, x *profile.Sample) bool {
+	return x.Mode == profile.Wall && x.State == profile.Waiting && InLock(r, x.Node)
 }
 
-// inLock reports whether a stack has a method that enters a lock.
-func inLock(r *profile.Recording, leaf int32) bool {
+// InLock reports whether a stack has a method that enters a lock.
+func InLock(r *profile.Recording, leaf int32) bool {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		f := r.Function(n)
 		if f.Kind != profile.Managed {
@@ -152,8 +153,8 @@ func inLock(r *profile.Recording, leaf int32) bool {
 	return false
 }
 
-// atOnce is a sum of times of threads, as the average number of threads.
-func atOnce(weight int64, d time.Duration) float64 {
+// AtOnce is a sum of times of threads, as the average number of threads.
+func AtOnce(weight int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package why
+package gather
 
 import (
 	"fmt"
@@ -7,58 +7,49 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
 // moment adds the kernel's view of the process now. clrsnap stops no thread at that time.
-func (g *gatherer) moment() {
-	m := moment{at: time.Since(g.start), state: 'S', idle: -1, kinds: map[string]int{}}
+func (g *Gatherer) moment() {
+	m := Moment{At: time.Since(g.start), State: 'S', Idle: -1, Kinds: map[string]int{}}
 	if idle, err := procfs.MachineIdle(); err == nil {
-		m.idle = idle
+		m.Idle = idle
 	}
 	if s, err := g.dir.Stat(); err == nil {
-		m.state, m.cpu = s.State, time.Duration(s.CPU)*procfs.ClockTick
+		m.State, m.CPU = s.State, time.Duration(s.CPU)*procfs.ClockTick
 	}
 	if s, err := g.dir.Status(); err == nil {
-		m.rss, m.traced = s.RSS, s.TracerPID
+		m.Rss, m.Traced = s.RSS, s.TracerPID
 	}
-	if m.traced != 0 {
-		if d, err := procfs.Open(m.traced); err == nil {
-			m.tracer, _ = d.Comm()
+	if m.Traced != 0 {
+		if d, err := procfs.Open(m.Traced); err == nil {
+			m.Tracer, _ = d.Comm()
 			d.Close()
 		}
 	}
-	m.groups, _ = g.group.State()
+	m.Groups, _ = g.group.State()
 	if limit, err := g.dir.OpenFiles(); err == nil {
-		m.filesLimit = limit
+		m.FilesLimit = limit
 	}
 	if names, err := g.dir.Names("fd"); err == nil {
-		m.files = len(names)
-		if full(m.files, m.filesLimit) {
-			g.classify(names, m.kinds)
+		m.Files = len(names)
+		if Full(m.Files, m.FilesLimit) {
+			g.classify(names, m.Kinds)
 		}
 	} else {
 		g.missOnce("Descriptors were not looked at: %v.", err)
 	}
-	g.e.moments = append(g.e.moments, m)
-}
-
-func (g *gatherer) missOnce(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	for _, m := range g.e.missing {
-		if m == text {
-			return
-		}
-	}
-	g.e.missing = append(g.e.missing, text)
+	g.Moments = append(g.Moments, m)
 }
 
 // maxClassified bounds the classified descriptors.
 const maxClassified = 1 << 14
 
 // classify counts descriptors by their targets.
-func (g *gatherer) classify(names []string, kinds map[string]int) {
+func (g *Gatherer) classify(names []string, kinds map[string]int) {
 	connections, _ := g.dir.Connections()
 	remotes := map[string]string{}
 	for inode, c := range connections {
@@ -102,31 +93,32 @@ func descriptorKind(to string, remotes map[string]string) string {
 }
 
 // tell says what was looked at.
-func (g *gatherer) tell() {
-	e := &g.e
-	say := func(format string, args ...any) { e.looked = append(e.looked, fmt.Sprintf(format, args...)) }
-	if len(e.looks) > 0 {
+func (g *Gatherer) tell() {
+	e := &g.Evidence
+	say := func(format string, args ...any) { e.Looked = append(e.Looked, fmt.Sprintf(format, args...)) }
+	if len(e.Looks) > 0 {
 		waits := ", with what they wait for and hold"
 		if m := g.s.Managed; m == nil || m.Locks == nil {
 			waits = ", without what they wait for and hold"
 		}
-		say("%s at %s%s", counted(len(e.looks), "look", "looks"), threadsOf(len(e.last().snap.Threads)), waits)
-		if p := e.last().pool; p != nil {
+		say("%s at %s%s", phrase.Counted(len(e.Looks), "look", "looks"), phrase.ThreadsOf(len(e.Last().Snap.Threads)),
+			waits)
+		if p := e.Last().Pool; p != nil {
 			queue := ""
 			if p.HasQueue {
-				queue = fmt.Sprintf(", %s queued", counted(p.Queued, "work item", "work items"))
+				queue = fmt.Sprintf(", %s queued", phrase.Counted(p.Queued, "work item", "work items"))
 			}
 			say("the thread pool: %d of %s with a work item, minimum %d%s", p.Working,
-				counted(p.Workers, "worker", "workers"), p.Minimum, queue)
+				phrase.Counted(p.Workers, "worker", "workers"), p.Minimum, queue)
 		}
 	}
-	if r := e.samples; r != nil {
-		say("%s of samples: %s", seconds(r.Duration), sampled(r))
+	if r := e.Samples; r != nil {
+		say("%s of samples: %s", phrase.Seconds(r.Duration), sampled(r))
 	}
-	if n := len(e.moments); n > 0 {
-		m := &e.moments[n-1]
-		if m.filesLimit > 0 && m.files > 0 {
-			say("%s of %s descriptors", display.Number(m.files), display.Number(m.filesLimit))
+	if n := len(e.Moments); n > 0 {
+		m := &e.Moments[n-1]
+		if m.FilesLimit > 0 && m.Files > 0 {
+			say("%s of %s descriptors", display.Number(m.Files), display.Number(m.FilesLimit))
 		}
 		say("%s", limits(m))
 	}
@@ -156,25 +148,26 @@ func sampled(r *profile.Recording) string {
 			words = append(words, names[m])
 		}
 	}
-	return list(words)
+	return phrase.List(words)
 }
 
 // limits describes the limits of the control groups.
-func limits(m *moment) string {
+func limits(m *Moment) string {
 	var words []string
-	for _, c := range m.groups.CPU {
+	for _, c := range m.Groups.CPU {
 		if c.Quota > 0 {
 			words = append(words, fmt.Sprintf("%.2g CPUs", c.Quota))
 			break
 		}
 	}
-	for _, g := range m.groups.Memory {
+	for _, g := range m.Groups.Memory {
 		words = append(words,
-			fmt.Sprintf("%s of memory, of which %s are used", bytesOf(g.Limit()), bytesOf(g.Used-g.Reclaim)))
+			fmt.Sprintf("%s of memory, with %s used", phrase.BytesOf(g.Limit()),
+				phrase.BytesOf(g.Used-g.Reclaim)))
 		break
 	}
 	if len(words) == 0 {
-		return "its control groups, which have no limits of CPU time and memory that can be seen here"
+		return "its control groups, without visible limits of CPU time and memory"
 	}
-	return "its control groups: at most " + list(words)
+	return "its control groups: at most " + phrase.List(words)
 }

@@ -1,0 +1,79 @@
+package gather
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/heapwalk"
+	"clrsnap/profile"
+)
+
+const (
+	mostGrowing = 16  // types whose objects are looked for
+	LongList    = 500 // references to the last element: nobody looks up elements there
+)
+
+// GrownType is a type whose objects have become more.
+type GrownType struct {
+	Pile
+	Own bool // not of .NET
+}
+
+// rows finds how the objects are kept whose number has grown.
+func (g *Gatherer) rows(ctx context.Context) {
+	var names []string
+	list := g.GrowingTypes()
+	for i := range list[:min(len(list), mostGrowing)] {
+		names = append(names, list[i].Type)
+	}
+	if len(names) == 0 {
+		return
+	}
+	g.progress("what keeps objects")
+	bounded, cancel := context.WithTimeout(ctx, keepWithin)
+	defer cancel()
+	rows, err := heapwalk.Rows(bounded, g.s, names)
+	if err != nil && ctx.Err() == nil {
+		g.Miss("What keeps the objects that become more was not found out: %v.", err)
+	}
+	g.Rows = rows
+}
+
+// GrowingTypes are the types whose objects have become more all the time, as far as counts tell, own types first.
+// Objects that nothing keeps count as well. The collections of .NET are piles.
+func (e *Evidence) GrowingTypes() (out []GrownType) {
+	if len(e.Heaps) < 2 {
+		return nil
+	}
+	first, last := &e.Heaps[0], &e.Heaps[len(e.Heaps)-1]
+	if last.At-first.At < leastBetween {
+		return nil
+	}
+	own := map[string]bool{}
+	all := func(t *profile.HeapType) profile.HeapAmount {
+		if !profile.Framework(t.Assembly) {
+			own[t.Name] = true
+		} else if strings.HasPrefix(t.Name, "System.Collections.") {
+			return profile.HeapAmount{}
+		}
+		return t.HeapAmount
+	}
+	for _, t := range Grown(first, last, all) {
+		p := Pile{Pile: heapwalk.Pile{Kind: heapwalk.Collection, Type: t.Name, Count: int(t.after)},
+			Before: int(t.before), took: last.At - first.At, linked: true}
+		if p.Grows(e.Age) {
+			out = append(out, GrownType{p, own[t.Name]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b GrownType) int {
+		switch {
+		case a.Own == b.Own:
+			return 0
+		case a.Own:
+			return -1
+		}
+		return 1
+	})
+	return out
+}

@@ -1,0 +1,71 @@
+package gather
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"clrsnap/internal/heapwalk"
+	"clrsnap/profile"
+)
+
+// LostGap is how long nobody may get a permit before the permit counts as lost. A holder may be at work unseen.
+const LostGap = 2 * time.Second
+
+// mostIterators bounds the iterators that are looked for.
+const mostIterators = 64
+
+// StillLost are the semaphores with the same first method in the queue in two looks, or with iterators that have a
+// permit, and have not gone on.
+func StillLost(before, now []profile.Lost) (out []profile.Lost) {
+	for _, l := range now {
+		i := slices.IndexFunc(before, func(b profile.Lost) bool { return b.Object == l.Object })
+		if i >= 0 && before[i].First != l.First {
+			l.First = 0 // somebody has got a permit
+		}
+		if i < 0 || l.Iterators == nil && l.First == 0 {
+			continue
+		}
+		all := len(l.Iterators)
+		l.Iterators = slices.DeleteFunc(l.Iterators, func(at uint64) bool {
+			return !slices.Contains(before[i].Iterators, at)
+		})
+		if all == 0 || len(l.Iterators) > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// unkept leaves the iterators that nothing keeps. Somebody may go on with another iterator, so that a semaphore with
+// only such iterators is left out.
+func (g *Gatherer) unkept(ctx context.Context, list []profile.Lost) []profile.Lost {
+	var all []uint64
+	for i := range list {
+		l := &list[i]
+		l.Iterators = l.Iterators[:min(len(l.Iterators), mostIterators)]
+		all = append(all, l.Iterators...)
+	}
+	if len(all) == 0 {
+		return list
+	}
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	unkept, known, err := heapwalk.Unkept(bounded, g.s, all)
+	if err != nil || !known {
+		unkept = nil
+	}
+	return OnlyUnkept(list, unkept)
+}
+
+// OnlyUnkept is unkept, with the iterators that nothing keeps.
+func OnlyUnkept(list []profile.Lost, unkept []uint64) (out []profile.Lost) {
+	for _, l := range list {
+		had := len(l.Iterators)
+		l.Iterators = slices.DeleteFunc(l.Iterators, func(at uint64) bool { return !slices.Contains(unkept, at) })
+		if had == 0 || len(l.Iterators) > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}

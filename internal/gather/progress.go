@@ -1,0 +1,123 @@
+package gather
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"clrsnap/internal/requests"
+	"clrsnap/internal/session"
+	"clrsnap/internal/tasks"
+	"clrsnap/profile"
+)
+
+// Thresholds of requests that stand still.
+const (
+	FewRequests = 3 // fewer requests in one place are not worth a word
+	// If each request took as long as the oldest request has taken, so many requests would have ended during the look.
+	// That none has ended is no accident then.
+	DueToEnd   = 3.0
+	MayBeDue   = 1.5
+	LongServed = 100 * time.Second // HttpClient's default timeout: nobody waits longer for an answer
+	LongAgo    = 10 * time.Second
+)
+
+// shortWalk is how long the count of the heap may have taken, so that a second walk for requests and async methods is
+// worth the time.
+const shortWalk = 500 * time.Millisecond
+
+// inFlight notes the requests and async methods in flight before samples are taken, if that is quick.
+func (g *Gatherer) inFlight(ctx context.Context) {
+	if n := len(g.Heaps); !g.heapMissing && n > 0 && g.Heaps[n-1].Duration <= shortWalk {
+		_ = g.flight(ctx) // without this look, nobody says that anything stands still
+	}
+}
+
+// inFlightAtEnd notes the requests and async methods in flight at the end. Where connections wait for an answer, the
+// async methods are evidence of the calls.
+func (g *Gatherer) inFlightAtEnd(ctx context.Context) {
+	if g.heapMissing {
+		return
+	}
+	err := g.flight(ctx)
+	if err != nil {
+		g.Flights = nil // the first look alone says nothing of the end
+	}
+	g.readers()
+	if n := len(g.Flights); n > 1 {
+		m := &g.MethodsEnded
+		m.Count, m.Exact, m.Known = tasks.MethodsEnded(g.s, g.Flights[0].Methods, g.Flights[n-1].Methods)
+	}
+	if !slices.ContainsFunc(g.Sockets, func(s Socket) bool { return s.Unanswered() }) {
+		return
+	}
+	if err != nil {
+		g.Miss("Async methods that wait were not looked at: %v.", err)
+		return
+	}
+	l := g.LastFlight()
+	g.Chains = l.Tasks.Chains
+	if !l.Requests.Partial { // a part cannot be presented as all
+		g.Web = l.Requests
+	}
+}
+
+// readers notes the threads whose own methods take items from channels, or complete TaskCompletionSources.
+func (g *Gatherer) readers() {
+	threads := g.Last().Snap.Threads
+	for i := range threads {
+		t := &threads[i]
+		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
+			g.Readers = append(g.Readers, t)
+		}
+		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.Completes(&f) }) {
+			g.Completers = append(g.Completers, t)
+		}
+	}
+}
+
+// flight walks the heap for requests and for async methods.
+func (g *Gatherer) flight(ctx context.Context) error {
+	g.progress("requests and async methods")
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	at := time.Since(g.start)
+	f, err := requests.FindInFlight(bounded, g.s, session.WalkOptions{}, g.BlockingCalls() > 0, g.servesBlocked())
+	if err == nil {
+		g.Flights = append(g.Flights, FlightLook{at, f})
+	}
+	return err
+}
+
+// servesBlocked reports whether threads of a web server's process may run requests, and are blocked in the program's
+// code. The stack alone does not tell that a thread runs a request: most often the pool has resumed a middleware.
+func (e *Evidence) servesBlocked() bool {
+	if len(e.Looks) == 0 {
+		return false
+	}
+	n, kestrel := 0, false
+	for i := range e.Last().Snap.Threads {
+		t := &e.Last().Snap.Threads[i]
+		kestrel = kestrel || t.Idle() == profile.IdleKestrel
+		if t.Role == WorkerRole && Blocked(t) && OwnFrame(t.Frames) != nil {
+			n++
+		}
+	}
+	return kestrel && n >= FewRequests
+}
+
+// LastFlight is the look at the end; nil: there is none.
+func (e *Evidence) LastFlight() *FlightLook {
+	if len(e.Flights) == 0 {
+		return nil
+	}
+	return &e.Flights[len(e.Flights)-1]
+}
+
+// requests lists the requests in flight.
+func (l *FlightLook) RequestsNow() (out []profile.Request) {
+	for i := range l.Requests.Requests {
+		out = append(out, l.Requests.Requests[i].Requests...)
+	}
+	return out
+}

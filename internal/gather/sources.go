@@ -1,0 +1,83 @@
+package gather
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/tasks"
+	"clrsnap/profile"
+)
+
+// SourceField is the field that keeps a source.
+func SourceField(path *profile.HeapPath) string { return cmp.Or(OwnField(path), path.Beginning()) }
+
+// keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
+// the heap is quick to read.
+func (g *Gatherer) keptTasks(ctx context.Context) {
+	l, n := g.LastFlight(), len(g.Heaps)
+	if l == nil || n == 0 || g.Heaps[n-1].Duration > shortWalk {
+		return
+	}
+	var failed []uint64
+	for i := range l.Tasks.Faults {
+		if f := &l.Tasks.Faults[i]; !f.Observed && f.Service == "" && len(failed) < ShownFaults {
+			failed = append(failed, f.Object)
+		}
+	}
+	threads := g.sourceThreads()
+	if len(l.Sources)+len(failed)+len(threads) == 0 {
+		return
+	}
+	g.progress("what keeps tasks")
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	sources, tasks, err := heapwalk.KeptBy(bounded, g.s, slices.Concat(l.Sources, slices.Collect(maps.Keys(threads))),
+		failed)
+	if err != nil {
+		return // nothing is said of keepers
+	}
+	g.KeptTasks, g.Sources = tasks, map[string]KeptSource{}
+	for wait, kept := range sources {
+		s := g.Sources[wait.Method]
+		if id, blocks := threads[wait]; blocks && !kept.Source {
+			continue // .NET completes the task
+		} else if blocks {
+			if s.Threads == nil {
+				s.Threads = map[int]string{}
+			}
+			if s.Threads[id] = ""; kept.Path != nil {
+				s.Threads[id] = SourceField(kept.Path)
+			}
+		}
+		s.Waits++
+		if kept.Path == nil {
+			s.Missing++
+		} else if s.Path == nil || len(kept.Path.Steps) < len(s.Path.Steps) {
+			s.Path = kept.Path
+		}
+		g.Sources[wait.Method] = s
+	}
+}
+
+// mostSourceThreads bounds the threads whose awaited tasks are followed.
+const mostSourceThreads = 32
+
+// sourceThreads are the threads that have waited in all looks for a task that is no async method's, and that no thread
+// runs: perhaps the task of a TaskCompletionSource.
+func (e *Evidence) sourceThreads() map[tasks.SourceWait]int {
+	out := map[tasks.SourceWait]int{}
+	threads := e.Threads()
+	for i := range threads {
+		t := threads[i].Last()
+		own := OwnFrame(t.Frames)
+		if len(out) == mostSourceThreads || !threads[i].Unmoved || !threads[i].Waits() || own == nil ||
+			t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
+			continue
+		}
+		out[tasks.SourceWait{Method: own.Display, Task: t.Wait.Object}] = t.OSThreadID
+	}
+	return out
+}

@@ -1,0 +1,272 @@
+// Package phrase has the phrases of verdicts: methods, threads, waits, times and counts in words.
+package phrase
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// Method names a frame: the method, and the source line if known.
+func Method(f *profile.Frame) string {
+	if f == nil {
+		return "code that is not known"
+	}
+	name := f.Display
+	if name == "" {
+		name = f.Method
+	}
+	if f.Line != nil {
+		name += " (" + FileName(f.Line.File) + ":" + approximate(f.Line) + strconv.Itoa(f.Line.Line) + ")"
+	}
+	return name
+}
+
+func approximate(l *profile.SourceLine) string {
+	if l.Approximate {
+		return "~"
+	}
+	return ""
+}
+
+func FileName(path string) string {
+	return path[strings.LastIndexAny(path, `/\`)+1:]
+}
+
+// ThreadName names a thread: "orders-1 (4242)" or "thread 4242".
+func ThreadName(t profile.ThreadRef) string {
+	switch {
+	case t.OSThreadID == 0:
+		return "a thread that has ended"
+	case t.Name != "":
+		return fmt.Sprintf("%s (%d)", t.Name, t.OSThreadID)
+	}
+	return fmt.Sprintf("thread %d", t.OSThreadID)
+}
+
+// Counted is a number with its noun.
+func Counted(n int, one, many string) string {
+	return display.Number(n) + " " + display.Plural(n, one, many)
+}
+
+// ThreadsOf says how many threads: "1 thread", "12 threads".
+func ThreadsOf(n int) string { return Counted(n, "thread", "threads") }
+
+func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// Seconds is a time with one decimal below ten seconds: "4.1 s".
+func Seconds(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.1f h", d.Hours())
+}
+
+// BytesOf is an amount of memory: "1.2 GiB".
+func BytesOf(n int64) string { return display.Weight(profile.Bytes, n) }
+
+// Number is a number as people write it: "4,500".
+func Number(n int64) string { return display.Number(int(n)) }
+
+// Rate is an amount for each second.
+func Rate(n int64, d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64(float64(n) / d.Seconds())
+}
+
+// Object names an awaited object: by type and address.
+func Object(typ string, at uint64, otherwise string) string {
+	return addressed(display.ShortType(typ), at, otherwise)
+}
+
+func addressed(s string, at uint64, otherwise string) string {
+	if s == "" {
+		s = otherwise
+	}
+	if at != 0 {
+		s += fmt.Sprintf(" %#x", at)
+	}
+	return s
+}
+
+// ObjectOf names the object of a wait, or of a hold, with the object's field.
+func ObjectOf(w *profile.Wait, otherwise string) string {
+	field := display.Field(w.Field)
+	text := addressed(display.TypeOf(w.Type, w.Of), w.Object, otherwise)
+	if field == "" {
+		return text
+	}
+	if w.Type == "object" { // a plain object exists for locking
+		return Object(field, w.Object, otherwise)
+	}
+	return text + " (" + field + ")"
+}
+
+// List joins words: "a, b and c".
+func List(words []string) string {
+	n := len(words) - 1
+	if n < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " and " + words[n]
+}
+
+// IsGenerated reports whether a source generator of the framework made a method, so that nobody has written the
+// method.
+func IsGenerated(method string) bool {
+	return strings.HasPrefix(method, "System.Text.RegularExpressions.Generated.")
+}
+
+// WaitPhrases describe a thread's wait; %s stands for the awaited object.
+var WaitPhrases = map[profile.WaitKind]string{
+	profile.MonitorEnter: "waits to enter Monitor of %s", profile.MonitorWait: "waits in Monitor.Wait of %s",
+	profile.LockEnter: "waits to enter %s", profile.SpinLockEnter: "spins to enter %s",
+	profile.ReadLock:        "waits to read under %s",
+	profile.UpgradeableLock: "waits to read, upgradeable, under %s", profile.WriteLock: "waits to write under %s",
+	profile.SemaphoreWait: "waits for %s", profile.EventWait: "waits for %s", profile.CountdownWait: "waits for %s",
+	profile.BarrierWait: "waits at %s", profile.CollectionTake: "waits to take from %s",
+	profile.CollectionAdd: "waits to add to %s", profile.TaskWait: "waits for %s",
+	profile.ThreadJoin: "waits for the end of %s", profile.ThreadSleep: "sleeps", profile.HandleOne: "waits for %s",
+	profile.TaskWaitAll: "waits for all of several tasks", profile.TaskWaitAny: "waits for any of several tasks",
+	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
+}
+
+// Things name the awaited object if its type is not known.
+var Things = map[profile.WaitKind]string{
+	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
+	profile.SpinLockEnter: "a SpinLock",
+	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
+	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
+	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
+	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
+	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
+	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
+}
+
+// WaitPhrase describes a thread's holds and its wait: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held
+// by orders-2 (4242)". The phrase begins with a blank.
+func WaitPhrase(t *profile.Thread) string {
+	var holds []string
+	for i := range t.Holds {
+		h := &t.Holds[i]
+		holds = append(holds, ObjectOf(h, "a lock")+Unsure(h))
+	}
+	text := Doing(t)
+	if len(holds) > 0 {
+		text = "holds " + List(holds) + " and " + text
+	}
+	return " " + text
+}
+
+// Doing says what a thread does.
+func Doing(t *profile.Thread) string {
+	w := t.Wait
+	switch {
+	case w == nil && t.State == "running":
+		return "runs"
+	case w == nil:
+		return "is " + t.State
+	case w.Kind == profile.WaitIO && w.Target != "":
+		return "is in " + w.Target
+	case w.Kind == profile.WaitRuntime && w.Owner != nil:
+		return fmt.Sprintf("waits for the static constructor of %s, which %s runs", w.Type, ThreadName(*w.Owner))
+	case WaitPhrases[w.Kind] == "":
+		return "is " + t.State
+	}
+	thing := ObjectOf(w, Things[w.Kind])
+	if w.Method != "" {
+		thing = "async " + w.Method
+	}
+	if w.Kind == profile.ThreadJoin && w.Owner != nil {
+		thing = ThreadName(*w.Owner)
+	}
+	text := strings.Replace(WaitPhrases[w.Kind], "%s", thing, 1)
+	if w.Owner != nil && w.Kind == profile.HandleAll {
+		text += ", among them " + thing
+	}
+	if len(w.Tasks) > 0 {
+		text += " (" + w.Detail + ")" + someTasks(w.Tasks)
+	}
+	return text + hasIt(w) + Unsure(w)
+}
+
+// someTasks names the first of several tasks with a known owner, and the owner.
+func someTasks(tasks []profile.Wait) string {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.Owner == nil {
+			continue
+		}
+		thing := ObjectOf(t, Things[t.Kind])
+		if t.Method != "" {
+			thing = "async " + t.Method
+		}
+		return ", among them " + thing + hasIt(t)
+	}
+	return ""
+}
+
+// Unsure marks an uncertain wait or hold.
+func Unsure(w *profile.Wait) string {
+	if w.Certain {
+		return ""
+	}
+	return " (uncertain)"
+}
+
+// hasIt names the holder of the awaited object, or the thread that comes first, if known.
+func hasIt(w *profile.Wait) string {
+	switch {
+	case w.Owner != nil && w.Kind == profile.ThreadJoin:
+		return "" // the owner is the awaited thread
+	case w.Owner != nil && w.Kind == profile.TaskWait && w.Detail != "Running":
+		return ", which depends on " + ThreadName(*w.Owner)
+	case w.Owner != nil && w.Kind == profile.TaskWait:
+		return ", run by " + ThreadName(*w.Owner)
+	case w.Owner != nil:
+		return ", held by " + ThreadName(*w.Owner)
+	case len(w.Readers) > 0:
+		return ", which " + someThreads(w.Readers) + display.Plural(len(w.Readers), " reads", " read")
+	case len(w.Behind) > 0:
+		return ", behind " + someThreads(w.Behind) +
+			display.Plural(len(w.Behind), ", who waits to write", ", who wait to write")
+	}
+	return ""
+}
+
+// someThreads names the first threads of a list, and the number of further threads.
+func someThreads(of []profile.ThreadRef) string {
+	const most = 3
+	var names []string
+	for _, t := range of[:min(most, len(of))] {
+		names = append(names, ThreadName(t))
+	}
+	if left := len(of) - most; left > 0 {
+		names = append(names, fmt.Sprintf("%d more", left))
+	}
+	return List(names)
+}
+
+// Quoted is a file's name for a shell.
+func Quoted(name string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._/-", r)
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
