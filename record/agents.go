@@ -44,52 +44,6 @@ func (e *eventSampler) serve(pid int) {
 	e.launcher.Serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
 }
 
-// arrive handles the agents that have connected.
-func (e *eventSampler) arrive() {
-	var launched <-chan link.Accepted
-	if e.launcher != nil {
-		launched = e.launcher.Accepted()
-	}
-	for {
-		select {
-		case m, ok := <-launched:
-			if !ok {
-				launched = nil
-				continue
-			}
-			e.arrived(m)
-		case m := <-e.arrivals:
-			e.arrived(m)
-		default:
-			return
-		}
-	}
-}
-
-func (e *eventSampler) arrived(m link.Accepted) {
-	if m.Err != nil {
-		e.note("Process %d reports no events: %v.", m.PID, m.Err)
-		return
-	}
-	np := e.met(m.PID, m.Link)
-	np.checkWaits()
-	if rp := e.r.recorded(m.PID); rp != nil && !rp.ended {
-		np.reads(rp)
-	}
-}
-
-// opened handles a process that can be read now. A child of an attached process has no agent yet: its
-// agent is loaded.
-func (e *eventSampler) opened(rp *recordedProcess) {
-	np := e.of[rp.p.Live.PID()]
-	switch {
-	case np != nil:
-		np.reads(rp)
-	case e.launcher == nil:
-		e.attachLater(rp)
-	}
-}
-
 // close detaches all agents, also agents that are just being loaded.
 func (e *eventSampler) close() {
 	e.cancel()

@@ -362,3 +362,9 @@ func (p *promptness) wanted(all []*recordedProcess) bool {
 	}
 	return p.on
 }
+
+// suspendable is the known information about methods that the runtime may suspend.
+type suspendable struct {
+	kinds map[clrsnap.FunctionID]awaits.Suspendable
+	taken map[[2]clrsnap.FunctionID]bool // the first method takes the task of the second method
+}

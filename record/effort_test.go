@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap/events"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/inject"
@@ -16,8 +18,6 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestForger: an agent that reports as fast as possible takes neither a CPU of ours nor memory without

@@ -144,3 +144,8 @@ func withoutNumbers(name string) string {
 	}
 	return b.String()
 }
+
+// eventFunction is the leaf of an event without a class.
+func eventFunction(what string) profile.Function {
+	return profile.Function{Kind: profile.Event, Display: what, Short: what}
+}

@@ -11,7 +11,6 @@ import (
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/agent"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/pace"
 	"clrsnap/internal/target/live"
@@ -40,12 +39,6 @@ type eventSampler struct {
 	cancel   context.CancelFunc
 	arriving sync.WaitGroup     // attachments under way
 	arrivals chan link.Accepted // results of the attachments
-}
-
-// eventCounts say how many samples and events of a mode there were.
-type eventCounts struct {
-	samples, broken int
-	lost, seen      int64 // of processes whose agent has left
 }
 
 // notifiedProcess is a process that has an agent.
@@ -78,13 +71,6 @@ type notifiedProcess struct {
 // readShare is the largest share of a CPU for making samples of one process's notifications: 60,000 to
 // 200,000 notifications a second, at 3 to 10 µs each.
 const readShare = 0.6
-
-// lifetimes are the lifetimes of ended threads.
-type lifetimes struct {
-	created, ended int
-	unknown        int // created threads without a recorded beginning
-	known          []time.Duration
-}
 
 func newEventSampler(r *recorder) *eventSampler {
 	e := &eventSampler{
@@ -129,193 +115,8 @@ func (np *notifiedProcess) reads(rp *recordedProcess) {
 	rp.frames.awaits.follow(rp.p, np.link)
 }
 
-// drain takes the reports of all agents.
-func (e *eventSampler) drain() {
-	e.arrive()
-	for pid, np := range e.of {
-		switch {
-		case np.over:
-		case np.rp != nil:
-			np.drain()
-		case np.link.HasEnded():
-			e.forget(pid)
-		}
-	}
-}
-
-// forget detaches the agent of a process that never could be read.
-func (e *eventSampler) forget(pid int) {
-	if np := e.of[pid]; np != nil && !np.over {
-		np.leave()
-		e.note("The events of process %d are lost: the process could not be read, or exited too soon.", pid)
-	}
-}
-
-// drain takes the reports of the process's agent.
-func (np *notifiedProcess) drain() {
-	ended := np.link.HasEnded() // asked before the last records are read
-	np.pace.Begin(np.e.r.now)
-	err := np.take(np.pace.Spent)
-	np.pace.End()
-	if err != nil {
-		np.e.note("The events of process %d end before the recording does: %v.", np.rp.p.Live.PID(), err)
-		ended = true
-	}
-	np.lookAtHolders()
-	if np.live != nil {
-		np.live.p = np.rp.p
-		np.live.tend(live.Monotonic())
-	}
-	if now := live.Monotonic(); now >= np.overdue {
-		np.overdue = now + overdueEvery
-		np.settle(now-exceptionPatience, unknown)
-		np.forget(now-rethrowPatience, maxCaught)
-	}
-	if ended {
-		np.leave()
-	}
-}
-
-// overdueEvery is how often to look for exceptions that have waited for too long.
-const overdueEvery = exceptionPatience / 20
-
-// take handles the agent's reports, until enough returns true.
-func (np *notifiedProcess) take(enough func() bool) error {
-	var err error
-	if len(np.queue) == 0 {
-		np.queue, err = np.link.Records(np.rp.p)
-	}
-	if len(np.queue) == 0 {
-		return err
-	}
-	e := np.e
-	e.latest = e.r.now
-	np.rp.p.Engine.Begin()
-	np.rp.frames.begin()
-	for i, r := range np.queue {
-		if i%link.PaceEvery == 0 && enough() {
-			np.queue, np.slowed = np.queue[i:], true
-			return err
-		}
-		n := notification{bridge.Notification(np.rp.p, &e.o, np.link.Begun.AllocMeans, r).(*events.Notification), r}
-		if np.live != nil && np.live.collections.notified(n.Notification) {
-			np.live.stale = true
-		}
-		if n.At >= e.r.start && n.At <= e.until {
-			np.notified(&n)
-		} else if np.live != nil {
-			np.live.refuse(r)
-		}
-	}
-	np.queue = nil
-	return err
-}
-
-// leave has the agent leave, and handles the agent's last reports.
-func (np *notifiedProcess) leave() {
-	died, err := np.link.Stop()
-	np.end(died, err)
-}
-
-// end handles the rest after an agent was stopped. died and err are the results of Stop.
-func (np *notifiedProcess) end(died bool, err error) {
-	np.over = true
-	if err != nil {
-		np.e.note("The agent has not left process %d in time: %v. The agent is still loaded, but inactive.", np.pid,
-			err)
-	}
-	fate := inFlight
-	if np.rp != nil {
-		all := func() bool { return false }
-		for range 2 { // first the records here, and then the records in link
-			_ = np.take(all) // an error was in the notes before
-		}
-		if died || np.rp.p.Live.Alive() != nil {
-			fate = overtaken
-			np.fatal()
-		}
-	}
-	if np.live != nil && !np.live.over {
-		np.live.ended = true
-		np.live.finish()
-	}
-	np.settle(np.e.until, fate)
-	np.forget(math.MaxInt64, 0)
-	np.e.rethrows += np.unreported()
-	for mode, s := range np.stats() {
-		f := &np.e.counts[mode]
-		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
-	}
-	np.link.Close()
-	if np.slowed || np.link.Slowed() {
-		np.e.note("Process %d reported more events than clrsnap reads at once, with at most %.0f %% of a CPU. "+
-			"Some events were read later; events without room in the agent are lost.",
-			np.pid, 100*(link.PumpShare+readShare))
-	}
-}
-
-// finish takes the last notifications. ctx is the context of the recording, which has ended after an
-// interrupt.
-func (e *eventSampler) finish(ctx context.Context) {
-	e.until = e.r.now
-	e.lastLook(ctx)
-	e.stop()
-}
-
-// stop detaches the agents, and takes their last reports.
-func (e *eventSampler) stop() {
-	type stopped struct {
-		np   *notifiedProcess
-		died bool
-		err  error
-	}
-	left := make(chan stopped)
-	n := 0
-	for _, np := range e.of {
-		if np.over {
-			continue
-		}
-		n++
-		after := np.link.Counts()
-		np.after = &after
-		go func() {
-			died, err := np.link.Stop()
-			left <- stopped{np, died, err}
-		}()
-	}
-	for range n {
-		s := <-left
-		s.np.end(s.died, s.err)
-	}
-}
-
 func (e *eventSampler) note(format string, args ...any) {
 	e.r.notes = append(e.r.notes, fmt.Sprintf(format, args...))
-}
-
-// notified handles one notification.
-func (np *notifiedProcess) notified(n *notification) {
-	switch n.Event {
-	case events.ObjectAllocated:
-		np.allocated(n)
-	case events.ExceptionThrown, events.ExceptionRethrown:
-		np.throws(n)
-	case events.ExceptionCatcherEnter:
-		np.catches(n)
-	case events.LockContended:
-		np.contended(n)
-	case events.ThreadWaited:
-		np.waited(n)
-	case events.ThreadStarting:
-		np.add(n, profile.ThreadStart, 1, 1, np.starting(n))
-	case events.ThreadCreated:
-		np.e.lives.created++
-		np.born(n)
-	case events.ThreadDestroyed:
-		np.died(n)
-	default:
-		np.pauses.notified(np, n)
-	}
 }
 
 // add adds a sample of a notification, with the leaf given as what. It returns nil if the thread is
@@ -462,43 +263,6 @@ func (e *eventSampler) every(m profile.Mode) int64 {
 	return 0
 }
 
-// remarks are notes for the reader of the recording about its events.
-func (e *eventSampler) remarks() []string {
-	var out []string
-	for _, rp := range e.r.all {
-		if np := e.of[rp.p.Live.PID()]; np == nil && e.launcher != nil {
-			out = append(out,
-				fmt.Sprintf("Process %d reports no events: the runtime has not loaded the agent.", rp.p.Live.PID()))
-		}
-	}
-	if e.has(profile.ThreadStart) && e.lives.created > 0 {
-		s := fmt.Sprintf("%s began and %d ended", counted(e.lives.created, "thread", "threads"), e.lives.ended)
-		if n := e.lives.created - int(e.countsOf(profile.ThreadStart).seen); n > 0 {
-			s += fmt.Sprintf(". Managed code did not start %d of them: they are threads of the runtime, or native "+
-				"threads that have called managed code", n)
-		}
-		if k := e.lives.known; len(k) > 0 {
-			slices.Sort(k)
-			s += fmt.Sprintf(". Threads that began and ended in the recording lived for %v (median)",
-				k[len(k)/2].Round(time.Microsecond))
-		}
-		if e.lives.unknown > 0 {
-			s += fmt.Sprintf(". How long %d of them lived was not recorded, because more than %d were alive",
-				e.lives.unknown, maxLives)
-		}
-		out = append(out, s+".")
-	}
-	if want := e.o.AllocationBytes; e.has(profile.Alloc) && want < e.every(profile.Alloc) {
-		out = append(out, fmt.Sprintf("An object was recorded for every %s of allocations, not for every %s: "+
-			"the runtime itself samples no more often. A program that clrsnap starts can report every object "+
-			"(--every-object).", bytesText(e.every(profile.Alloc)), bytesText(want)))
-	}
-	if e.r.o.Live {
-		out = append(out, e.liveRemarks()...)
-	}
-	return out
-}
-
 func bytesText(n int64) string {
 	if n%1024 == 0 {
 		return fmt.Sprintf("%d KiB", n/1024)
@@ -506,26 +270,7 @@ func bytesText(n int64) string {
 	return counted(int(n), "byte", "bytes")
 }
 
-// counted returns a number of things in words.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 func (e *eventSampler) has(m profile.Mode) bool { return slices.Contains(modesOf(e.o.Monitor), m) }
-
-// notification is a notification of the runtime, with the agent's record of it.
-type notification struct {
-	*events.Notification
-	record *agent.Record
-}
-
-// linkStats are the statistics of one mode.
-type linkStats struct {
-	seen, lost int64
-}
 
 // eventsOf has the events behind the samples of each mode. The first event is counted as seen.
 var eventsOf = map[profile.Mode][]events.Event{
@@ -539,9 +284,6 @@ var eventsOf = map[profile.Mode][]events.Event{
 		events.GarbageCollectionStarted,
 	},
 }
-
-// agentCounts are the counters of an agent.
-type agentCounts = [agent.EventTypes]agent.Counts
 
 // stats are the statistics of the event modes, for the time of the recording. The agent was there
 // before, and stays until it has left.
@@ -590,4 +332,16 @@ func leftOut(c *agent.Counts) uint64 { return uint64(grown(c.Seen, c.Published+c
 func grown(now, before uint64) int64 {
 	const most = 1 << 48
 	return int64(min(now-min(now, before), most))
+}
+
+// checkWaits says, if waits are wanted, that a process does not report them.
+func (np *notifiedProcess) checkWaits() {
+	if np.e.has(profile.Waits) && np.link.Begun.Events&agent.Waits == 0 {
+		np.e.note("%s", noWaits(np.pid, np.link.Begun.RuntimeMajor))
+	}
+}
+
+func noWaits(pid, major int) string {
+	return fmt.Sprintf("Process %d runs .NET %d, and only .NET 9 and later report waits: "+
+		"sample by the wall clock to see what the threads wait for.", pid, major)
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap/internal/agent"
 	"clrsnap/internal/testenv/role"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { role.Main(m) }

@@ -6,10 +6,10 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestNewCode: memory with code of no module, as the runtime makes for its stubs, is known when a walk fails there. The

@@ -90,8 +90,3 @@ func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
 // droppedBefore is how many notifications were dropped before this notification. Only notifications of
 // the beginning or the end of a stop of the program have the number.
 func (n *notification) droppedBefore() uint64 { return n.record.Values[3] }
-
-// eventFunction is the leaf of an event without a class.
-func eventFunction(what string) profile.Function {
-	return profile.Function{Kind: profile.Event, Display: what, Short: what}
-}

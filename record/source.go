@@ -275,3 +275,11 @@ func withoutLines(r *profile.Recording, missing []lines.Missing) []string {
 	}
 	return out
 }
+
+// counted returns a number of things in words.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -17,12 +17,6 @@ import (
 // task. The end is known once the exception is thrown again, or when nothing else has become of the
 // exception.
 
-// suspendable is the known information about methods that the runtime may suspend.
-type suspendable struct {
-	kinds map[clrsnap.FunctionID]awaits.Suspendable
-	taken map[[2]clrsnap.FunctionID]bool // the first method takes the task of the second method
-}
-
 // suspends says how the runtime's own suspension treats a method.
 func (f *frameTable) suspends(function clrsnap.FunctionID) awaits.Suspendable {
 	kinds := f.awaits.methods.kinds

@@ -2,10 +2,8 @@ package record
 
 import (
 	"cmp"
-	"fmt"
 
 	"clrsnap/events"
-	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/naming"
 	"clrsnap/profile"
@@ -101,16 +99,4 @@ func (r *recorder) waitedIn(stack []int32, whole bool) profile.WaitKind {
 			}
 		}
 	}, whole)
-}
-
-// checkWaits says, if waits are wanted, that a process does not report them.
-func (np *notifiedProcess) checkWaits() {
-	if np.e.has(profile.Waits) && np.link.Begun.Events&agent.Waits == 0 {
-		np.e.note("%s", noWaits(np.pid, np.link.Begun.RuntimeMajor))
-	}
-}
-
-func noWaits(pid, major int) string {
-	return fmt.Sprintf("Process %d runs .NET %d, and only .NET 9 and later report waits: "+
-		"sample by the wall clock to see what the threads wait for.", pid, major)
 }

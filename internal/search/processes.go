@@ -2,10 +2,8 @@
 package search
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,43 +46,6 @@ const (
 	allTime  = 3 * time.Second        // for all processes together
 	maxLate  = 64                     // late processes with a simultaneous wait
 )
-
-// Processes lists the visible .NET processes, by process id. If nonBlocking, it does not touch processes that can
-// block a reader for ever, and returns their ids as left. When ctx ends, the result has the processes found by then,
-// and the error is the error of ctx.
-func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int, err error) {
-	if err := live.CheckProc(live.AllProcesses); err != nil {
-		return nil, nil, err
-	}
-	pids, err := procfs.Processes()
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
-	}
-	takeTurns(pids)
-	s := &search{ctx: ctx, end: time.Now().Add(allTime)}
-	mayBlock := s.lookAt(pids, false)
-	if nonBlocking {
-		left = mayBlock
-	} else {
-		s.lookAt(mayBlock, true)
-	}
-	s.awaitLate()
-	slices.SortFunc(s.out, func(a, b Found) int { return a.PID - b.PID })
-	return s.out, left, ctx.Err()
-}
-
-// takeTurns orders processes so that users take turns. So a user with many processes does not use up the time of
-// other users' processes.
-func takeTurns(pids []int) {
-	turn, met := map[int]int{}, map[int]int{}
-	for _, pid := range pids {
-		if uid, ok := procfs.Owner(pid); ok {
-			turn[pid] = met[uid]
-			met[uid]++
-		}
-	}
-	slices.SortStableFunc(pids, func(a, b int) int { return turn[a] - turn[b] })
-}
 
 // runtimeIn looks for the runtime of a process, through its mappings. With a runtime, the error is why the runtime
 // cannot be read.
