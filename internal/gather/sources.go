@@ -74,7 +74,7 @@ func (e *Evidence) sourceThreads() map[tasks.SourceWait]int {
 		t := threads[i].Last()
 		own := OwnFrame(t.Frames)
 		if len(out) == mostSourceThreads || !threads[i].Unmoved || !threads[i].Waits() || own == nil ||
-			t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
+			t.Wait == nil || t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
 			continue
 		}
 		out[tasks.SourceWait{Method: own.Display, Task: t.Wait.Object}] = t.OSThreadID

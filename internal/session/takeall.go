@@ -20,6 +20,7 @@ func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
 	defer put.end()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
+			_ = put.take(ctx) // ends with the context's error, or with an error of less interest
 			return err
 		}
 		t := &list[i]

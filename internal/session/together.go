@@ -11,10 +11,10 @@ import (
 )
 
 // together captures the stacks of threads that run or wait for a CPU, or whose walk takes more registers than are known
-// of a blocked thread. live.Process.Look captures all of them with the
-// registers saved by the kernel, and stops none. If the kernel does not tell registers, the threads have to be stopped.
-// Most of the threads wait for a CPU to stop on, so live.Tracer.CaptureEach asks all threads together. A thread that
-// had a CPU during the whole look, or that does not stop together with the others, is stopped alone.
+// of a blocked thread. live.Process.Look captures all of them with the registers saved by the kernel, and stops none. If
+// the kernel does not tell registers, the threads have to be stopped. Most of the threads wait for a CPU to stop on, so
+// live.Tracer.CaptureEach asks all threads together. A thread that had a CPU during the whole look, or that does not stop
+// together with the others, is stopped alone.
 type together struct {
 	g     *gathering
 	began bool
@@ -73,12 +73,13 @@ func (x *together) end() {
 	})
 }
 
-// take captures the stacks of all threads that were put off. Threads with a gap in the copy are copied once more.
+// take captures the stacks of all threads that were put off. Threads with a gap in the copy are copied once more. If
+// ctx has ended, the stacks are still captured once: the threads count among the results until then.
 func (x *together) take(ctx context.Context) error {
 	list := x.list
 	x.list = nil
 	for attempt := 0; len(list) > 0; attempt++ {
-		if err := ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil && attempt > 0 {
 			return err
 		}
 		var again []*putOff
