@@ -138,13 +138,12 @@ func (e *evidence) starved(a *profile.ActivityCPU, first, last *gather.Moment) [
 		len(judgeThrottled(e)) > 0 {
 		return nil
 	}
-	text := fmt.Sprintf("too little CPU time: the threads could have used %.2f CPUs, and got %.2f. A thread that was "+
-		"ready to run had no CPU for %s of the time.", could, a.Used, phrase.Percent(1-e.served()))
+	text := fmt.Sprintf("too little CPU time: on average %.1f threads were ready to run and had no CPU (%s of their "+
+		"time), while %.2f CPUs were used.", gather.AtOnce(int64(ready), whole), phrase.Percent(1-e.served()), a.Used)
 	took := last.At - first.At
 	if others := time.Duration(e.CPUs)*took - (last.Idle - first.Idle) - (last.CPU - first.CPU); first.Idle >= 0 &&
 		last.Idle >= first.Idle && gather.AtOnce(int64(others), took) >= (could-a.Used)/2 {
-		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s meanwhile.", gather.AtOnce(int64(others),
-			took),
+		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s.", gather.AtOnce(int64(others), took),
 			phrase.Counted(e.CPUs, "CPU", "CPUs"))
 	}
 	return []profile.Evidence{{Text: text}}

@@ -619,11 +619,11 @@ func TestLittleCPU(t *testing.T) {
 		says       string  // "": nothing
 	}{
 		{"beside others", 10, 0.02, 0.9, 0,
-			"could have used 2.00 CPUs, and got 0.20. A thread that was ready to run had " +
-				"no CPU for 98 % of the time. Other programs used 1.80 of the machine's 2 CPUs meanwhile."},
+			"on average 9.0 threads were ready to run and had no CPU (98 % of their time), while 0.20 CPUs were used. " +
+				"Other programs used 1.80 of the machine's 2 CPUs."},
 		{"alone", 10, 0.2, 0.8, 0, ""},
-		{"one of two CPUs may be used", 10, 0.1, 0.9, 1, "could have used 2.00 CPUs, and got 1.00. A thread that was " +
-			"ready to run had no CPU for 90 % of the time."},
+		{"one of two CPUs may be used", 10, 0.1, 0.9, 1,
+			"on average 9.0 threads were ready to run and had no CPU (90 % of their time), while 1.00 CPUs were used."},
 		{"idle", 10, 0, 0, 1.9, ""},
 		{"one thread on a busy machine", 1, 0.5, 0.3, 0, ""},
 	} {

@@ -100,7 +100,7 @@ func TestBlockedRequests(t *testing.T) {
 			stands bool
 			says   string
 		}{
-			{"sleep", true, "a thread sleeps, in Depot.Program.Pack"},
+			{"sleep", true, "its thread, which sleeps, in Depot.Program.Pack"},
 			{"block", true, "Depot.Program.Ask"},
 			{"nap", false, ""},
 		} {

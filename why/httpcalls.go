@@ -179,3 +179,56 @@ func callText(g someCalls) string {
 	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path,
 		verb(g.n, "waits", "wait"), what)
 }
+
+// Thresholds of a queue for connections.
+const (
+	fewQueued = 10 // calls without a connection
+	deepQueue = 5  // calls without a connection, for each connection that there may be
+)
+
+// judgeCallQueue looks for calls of HttpClient that queue for connections, at both looks. The server may answer: then
+// each call waits for many others.
+func judgeCallQueue(e *evidence) []profile.Verdict {
+	if len(e.Flights) < 2 || len(judgeRemote(e)) > 0 {
+		return nil
+	}
+	before, after := e.Flights[0].Requests, e.LastFlight().Requests
+	for i := range after.Pools {
+		p := &after.Pools[i]
+		if hasQueue(p) && slices.ContainsFunc(before.Pools, func(b profile.CallPool) bool {
+			return b.Authority == p.Authority && b.Secure == p.Secure && hasQueue(&b)
+		}) {
+			return []profile.Verdict{callQueue(e, after, p)}
+		}
+	}
+	return nil
+}
+
+// hasQueue reports whether many calls wait for a connection, and the pool may make no more connections.
+func hasQueue(p *profile.CallPool) bool {
+	return p.HTTP1.Maximum > 0 && p.Active >= p.HTTP1.Maximum && p.Queued >= max(fewQueued, deepQueue*p.HTTP1.Maximum)
+}
+
+func callQueue(e *evidence, r *profile.Requests, p *profile.CallPool) profile.Verdict {
+	h := httpCalls{}
+	for i := range r.Calls {
+		if g := &r.Calls[i]; g.Authority != p.Authority {
+			continue
+		} else if g.Phase == profile.CallConnection {
+			h.queue = append(h.queue, someCalls{g, len(g.Calls)})
+		} else {
+			h.waiting = append(h.waiting, someCalls{g, len(g.Calls)})
+		}
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
+		Text: fmt.Sprintf("Calls queue for connections: %s of HttpClient to %s wait for a connection%s. HttpClient may have "+
+			"%s to the server (MaxConnectionsPerServer), and no connection is free.", phrase.Counted(p.Queued, "call", "calls"),
+			p.Authority, h.caller(), phrase.Counted(p.HTTP1.Maximum, "connection", "connections")),
+		Commands: []string{"clrsnap requests " + e.Again()},
+	}
+	for _, g := range slices.Concat(firstGroup(h.queue), firstGroup(h.waiting)) {
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})
+	}
+	return v
+}

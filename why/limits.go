@@ -48,6 +48,14 @@ func judgeThrottled(e *evidence) []profile.Verdict {
 
 // judgeMemory looks for a reached limit of memory.
 func judgeMemory(e *evidence) []profile.Verdict {
+	list := groupMemory(e)
+	if len(list) > 0 && list[0].Certainty == profile.Possible && len(heapLimit(e)) > 0 {
+		return nil // the heap's limit says more
+	}
+	return list
+}
+
+func groupMemory(e *evidence) []profile.Verdict {
 	if e.Ended {
 		return judgeKilled(e)
 	}
@@ -119,7 +127,14 @@ func judgeKilled(e *evidence) []profile.Verdict {
 
 // judgeHeapLimit looks for a managed heap with hardly any room left below the runtime's limit.
 func judgeHeapLimit(e *evidence) []profile.Verdict {
-	if len(e.Heaps) == 0 || e.HeapLimit.Bytes <= 0 || len(judgeMemory(e)) > 0 {
+	if len(judgeMemory(e)) > 0 {
+		return nil
+	}
+	return heapLimit(e)
+}
+
+func heapLimit(e *evidence) []profile.Verdict {
+	if len(e.Heaps) == 0 || e.HeapLimit.Bytes <= 0 {
 		return nil
 	}
 	used, kept := e.Heaps[0].Used(), oldBytes(&e.Heaps[0])

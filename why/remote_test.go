@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clrsnap/internal/gather"
+	"clrsnap/internal/requests"
 	"clrsnap/profile"
 )
 
@@ -110,6 +111,31 @@ func TestRemoteChains(t *testing.T) {
 		"Shop.Supplier.GetAsync", "40 async calls of HttpClient more")
 	e.Chains = e.Chains[:1]
 	none(t, judgeRemote(e))
+}
+
+// TestCallQueue: calls of HttpClient queue for connections at both looks, although the server answers.
+func TestCallQueue(t *testing.T) {
+	look := func(queued, maximum int) gather.FlightLook {
+		return gather.FlightLook{InFlight: &requests.InFlight{Requests: &profile.Requests{
+			Calls: []profile.CallGroup{
+				{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
+					Doing: profile.Doing{Frames: stack("Shop.Supplier.GetAsync")}, Calls: make([]profile.ClientCall, queued)},
+				{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer,
+					Calls: make([]profile.ClientCall, 2)},
+			},
+			Pools: []profile.CallPool{{Authority: "supplier:6352", Queued: queued, Active: 2,
+				HTTP1: profile.PoolConnections{All: 2, Maximum: maximum}}},
+		}}}
+	}
+	e := same(3)
+	e.Flights = []gather.FlightLook{look(30, 2), look(38, 2)}
+	verdict(t, judgeCallQueue(e), profile.CauseRemoteCall, profile.Likely,
+		"38 calls of HttpClient to supplier:6352 wait for a connection, in Shop.Supplier.GetAsync",
+		"may have 2 connections", "2 calls of HttpClient to supplier:6352/prices wait for the answer")
+	for _, other := range []gather.FlightLook{look(0, 2), look(9, 2), look(38, 0), look(38, 4)} {
+		e.Flights[0] = other
+		none(t, judgeCallQueue(e))
+	}
 }
 
 // TestRemoteHTTP: all connections of an HttpClient's pool wait for an answer, and calls queue.

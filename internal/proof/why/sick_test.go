@@ -74,7 +74,7 @@ var diseases = []*disease{
 		own: []string{`CourierLink\.waiting`, `CourierLink\.ReadAsync`, `FormatException`}},
 	{name: "yielding", causes: []string{"cpu"}, starves: "searchers", own: []string{`SearchIndex\.FindAsync`}},
 	{name: "threads", causes: []string{"stalled"}, own: []string{`DeliveryService\.Await`}, short: true},
-	// Services that nobody had looked at before: not yet found are "inline" and "lines".
+	// Services that nobody had looked at before.
 	{name: "lazy", kind: "lazy", causes: []string{"deadlock"}, locks: 3, own: []string{`Rates\.Load`, `Rates\.Quote`}},
 	{name: "ticks", kind: "ticks", causes: []string{"lock-contention", "thread-pool-starvation"},
 		own: []string{`Poller\.(Tick|Query)`}},
@@ -88,6 +88,10 @@ var diseases = []*disease{
 		own: []string{`Drawing\+Step`, `Drawing\.last`}},
 	{name: "cursors", kind: "cursors", causes: []string{"lock-contention"}, after: 25 * time.Second,
 		own: []string{`Archive\.cursors`, `Archive\.Rows`}},
+	{name: "inline", kind: "inline", causes: []string{"stalled"}, after: 5 * time.Second,
+		own: []string{`CacheClient\.`, `cache-reader`}},
+	{name: "lines", kind: "lines", causes: []string{"remote-call"}, after: 5 * time.Second,
+		own: []string{`Weather\.Forecast`}},
 	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
 		options: littleMemory},
 }
