@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
@@ -29,7 +30,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 			best = i
 		}
 	}
-	if l := e.grownList(); l != nil && (best < 0 || growing[best].Certainty(e.Age, path) == profile.Possible) {
+	if l := e.grownList(); l != nil && (best < 0 || lessSure(&growing[best], e.Age, path)) {
 		return []profile.Verdict{l.verdict(e)}
 	}
 	if best < 0 {
@@ -42,6 +43,12 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		}
 	}
 	return []profile.Verdict{v}
+}
+
+// lessSure reports whether a linked list says more than a pile. Timers and the callbacks of a token are linked lists
+// themselves.
+func lessSure(p *gather.Pile, age time.Duration, path *profile.HeapPath) bool {
+	return p.Certainty(age, path) == profile.Possible && p.Kind != heapwalk.Timers && p.Kind != heapwalk.Token
 }
 
 // keeper is the path that keeps a pile; nil: not known.
