@@ -36,19 +36,6 @@ var verbs = map[profile.WaitKind]string{
 	profile.WaitRuntime:     "waits for the static constructor of %s",
 }
 
-// things name the awaited object if its address is not known.
-var things = map[profile.WaitKind]string{
-	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
-	profile.SpinLockEnter: "a SpinLock",
-	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
-	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
-	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
-	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
-	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.TaskWaitAll: "all of several tasks", profile.TaskWaitAny: "any of several tasks",
-	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
-}
-
 // waitText describes a thread's wait, on one line; "" if not known.
 func waitText(w *profile.Wait) string {
 	if w == nil {
@@ -167,7 +154,7 @@ func thing(w *profile.Wait) string {
 	case w.Kind == profile.ThreadJoin && w.Owner != nil:
 		return "thread " + threadText(w.Owner)
 	case w.Type == "":
-		return things[w.Kind]
+		return display.Things[w.Kind]
 	}
 	s := display.Clean(display.TypeOf(w.Type, w.Of))
 	if w.Method != "" {

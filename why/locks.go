@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
@@ -353,7 +354,7 @@ func holderDoes(t *profile.Thread, exactly bool) string {
 		if !exactly {
 			thing.Object = 0
 		}
-		return strings.Replace(phrase.WaitPhrases[w.Kind], "%s", phrase.ObjectOf(&thing, phrase.Things[w.Kind]),
+		return strings.Replace(phrase.WaitPhrases[w.Kind], "%s", phrase.ObjectOf(&thing, display.Things[w.Kind]),
 			1) + phrase.Unsure(w)
 	}
 	return "is " + t.State

@@ -144,18 +144,6 @@ var WaitPhrases = map[profile.WaitKind]string{
 	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
 }
 
-// Things name the awaited object if its type is not known.
-var Things = map[profile.WaitKind]string{
-	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
-	profile.SpinLockEnter: "a SpinLock",
-	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
-	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
-	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
-	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
-	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
-}
-
 // WaitPhrase describes a thread's holds and its wait: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held
 // by orders-2 (4242)". The phrase begins with a blank.
 func WaitPhrase(t *profile.Thread) string {
@@ -186,7 +174,7 @@ func Doing(t *profile.Thread) string {
 	case WaitPhrases[w.Kind] == "":
 		return "is " + t.State
 	}
-	thing := ObjectOf(w, Things[w.Kind])
+	thing := ObjectOf(w, display.Things[w.Kind])
 	if w.Method != "" {
 		thing = "async " + w.Method
 	}
@@ -210,7 +198,7 @@ func someTasks(tasks []profile.Wait) string {
 		if t.Owner == nil {
 			continue
 		}
-		thing := ObjectOf(t, Things[t.Kind])
+		thing := ObjectOf(t, display.Things[t.Kind])
 		if t.Method != "" {
 			thing = "async " + t.Method
 		}

@@ -838,19 +838,8 @@ func checkChains(
 			t.Errorf("a chain that is %s:\n%s", c.State, asyncText(c.Frames))
 			continue
 		}
-		found := ""
-		for truth := range left {
-			words := strings.Split(truth, "\t")
-			if words[0] == string(c.WaitsFor.Kind) && same(c.Frames, words[1:]) == nil {
-				found = truth
-			}
-		}
-		if found == "" {
+		if !take(left, c, same) {
 			t.Errorf("%d chains that wait for %+v are not the program's:\n%s", c.Count, c.WaitsFor, asyncText(c.Frames))
-			continue
-		}
-		if left[found] -= c.Count; left[found] == 0 {
-			delete(left, found)
 		}
 	}
 	for truth, n := range left {

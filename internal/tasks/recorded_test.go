@@ -48,19 +48,9 @@ func checkRecorded(t *testing.T, m *recorded.Moment, exact bool) {
 			ran += c.Count
 			continue
 		}
-		found := ""
-		for truth := range left {
-			words := strings.Split(truth, "\t")
-			if w := c.WaitsFor; w != nil && string(w.Kind) == words[0] && sameChain(c.Frames, words[1:], exact) == nil {
-				found = truth
-			}
-		}
-		if found == "" {
+		same := func(frames []profile.Frame, want []string) error { return sameChain(frames, want, exact) }
+		if !take(left, c, same) {
 			t.Errorf("%d chains of %+v are not the program's: %v", c.Count, c.WaitsFor, chainOf(c.Frames))
-			continue
-		}
-		if left[found] -= c.Count; left[found] == 0 {
-			delete(left, found)
 		}
 	}
 	for truth, n := range left {
@@ -168,4 +158,20 @@ func checkAwaiters(t *testing.T, m *recorded.Moment, exact bool) {
 	if chains < 40 {
 		t.Errorf("only %d chains", chains)
 	}
+}
+
+// take takes a chain away from the program's notes: what the chain waits for, and the methods. false: there is no such
+// note.
+func take(left map[string]int, c *profile.TaskChain, same func([]profile.Frame, []string) error) bool {
+	for truth := range left {
+		words := strings.Split(truth, "\t")
+		if w := c.WaitsFor; w == nil || words[0] != string(w.Kind) || same(c.Frames, words[1:]) != nil {
+			continue
+		}
+		if left[truth] -= c.Count; left[truth] == 0 {
+			delete(left, truth)
+		}
+		return true
+	}
+	return false
 }
