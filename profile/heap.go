@@ -87,16 +87,6 @@ func (g Generation) String() string {
 	return generationNames[g]
 }
 
-// GenerationOf returns the generation of a name.
-func GenerationOf(name string) (Generation, bool) {
-	for g, n := range generationNames {
-		if n == name {
-			return Generation(g), true
-		}
-	}
-	return 0, false
-}
-
 // HeapType is a type, and its objects.
 type HeapType struct {
 	Name     string // as in stacks, with namespaces: Shop.Customer<string>, Shop.Line[]

@@ -28,9 +28,6 @@ type Writer struct {
 // New returns a Writer to w. Flush must be called at the end.
 func New(w io.Writer) *Writer { return &Writer{w: bufio.NewWriterSize(w, 1<<16)} }
 
-// Err returns the first error.
-func (w *Writer) Err() error { return w.err }
-
 // Flush writes the buffered data, and returns the first error.
 func (w *Writer) Flush() error {
 	if w.err != nil {
