@@ -123,7 +123,11 @@ func settle(all []profile.Verdict) []profile.Verdict {
 		}
 		v := &all[i]
 		all[root].Evidence = append(all[root].Evidence, profile.Evidence{Text: "As a consequence: " + v.Text})
-		all[root].Evidence = append(all[root].Evidence, v.Evidence...)
+		for _, e := range v.Evidence {
+			if !hasStack(all[root].Evidence, e.Frames) {
+				all[root].Evidence = append(all[root].Evidence, e)
+			}
+		}
 	}
 	var out []profile.Verdict
 	for i := range all {
@@ -132,6 +136,15 @@ func settle(all []profile.Verdict) []profile.Verdict {
 		}
 	}
 	return out
+}
+
+// hasStack reports whether some evidence has a stack with equal methods. A stack without frames is in none.
+func hasStack(list []profile.Evidence, frames []profile.Frame) bool {
+	return len(frames) > 0 && slices.ContainsFunc(list, func(e profile.Evidence) bool {
+		return slices.EqualFunc(e.Frames, frames, func(a, b profile.Frame) bool {
+			return a.Method == b.Method && a.IP == b.IP
+		})
+	})
 }
 
 func rank(v *profile.Verdict) int { return slices.Index(profile.Causes[:], v.Cause) }

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"slices"
 	"testing"
 
 	"clrsnap/profile"
@@ -86,5 +87,29 @@ func TestNothing(t *testing.T) {
 		if r := e.report(); len(r.Verdicts) > 0 {
 			t.Errorf("%v", r.Verdicts)
 		}
+	}
+}
+
+// TestConsequence: a stack that is shown already is not shown once more with a consequence.
+func TestConsequence(t *testing.T) {
+	of := func(c profile.Cause, methods ...string) profile.Verdict {
+		v := profile.Verdict{Cause: c, Certainty: profile.Likely, Text: string(c)}
+		for _, m := range methods {
+			v.Evidence = append(v.Evidence, profile.Evidence{
+				Text: m, Frames: stack(m), Threads: []profile.ThreadRef{{OSThreadID: 1}},
+			})
+		}
+		return v
+	}
+	got := settle([]profile.Verdict{
+		of(profile.CauseDeadlock, "Shop.Book"), of(profile.CauseLockContention, "Shop.Book", "Shop.Report"),
+	})
+	var texts []string
+	for _, e := range got[0].Evidence {
+		texts = append(texts, e.Text)
+	}
+	want := []string{"Shop.Book", "As a consequence: " + string(profile.CauseLockContention), "Shop.Report"}
+	if len(got) != 1 || !slices.Equal(texts, want) {
+		t.Errorf("%d verdicts, %q", len(got), texts)
 	}
 }
