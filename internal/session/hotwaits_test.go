@@ -101,8 +101,8 @@ func checkBrief(
 ) bool {
 	t.Helper()
 	w, said := th.Wait, maps.Clone(truth)
-	if w.Kind == profile.MonitorEnter && entersForFramework(th) {
-		return false
+	if w.Kind == profile.MonitorEnter && entersForFramework(th) || w.Kind == profile.WaitRuntime {
+		return false // a thread on the way into its wait may wait for a lock of the runtime itself
 	}
 	if w.Object == 0 && said["type"] != "" {
 		delete(said, "type")
