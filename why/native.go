@@ -15,6 +15,8 @@ const (
 	nativeRate  = 1 << 20 // bytes a second
 	nativeGrown = 3 << 20 // bytes, from the first to the last look
 	nativePart  = 0.2     // of nativeGrown, from the low of a third of the time to the low of the next third
+
+	nativeThread = 256 << 10 // bytes: more than .NET, and libraries, have for a thread besides the stack
 )
 
 // leastNativeAge is the age of a process from which on a start no longer explains native growth. A test has less
@@ -32,6 +34,9 @@ func judgeNativeGrowth(e *evidence) []profile.Verdict {
 		return nil
 	}
 	grown := last.Memory.Native - first.Memory.Native
+	if len(e.Looks) > 1 { // threads that become more are a finding of their own
+		grown -= nativeThread * int64(max(len(e.Last().Snap.Threads)-len(e.First().Snap.Threads), 0))
+	}
 	speed := phrase.Rate(grown, took)
 	if grown < nativeGrown || speed < nativeRate {
 		return nil

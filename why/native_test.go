@@ -36,6 +36,10 @@ func TestNativeGrowthLows(t *testing.T) {
 		}
 		return 20 * mib
 	})))
+	last := grows.Last().Snap
+	last.Threads = make([]profile.Thread, 80)
+	none(t, judgeNativeGrowth(grows)) // each of 80 more threads has a part of it
+	last.Threads = nil
 	grows.Anonymous = grows.Anonymous[:9]
 	none(t, judgeNativeGrowth(grows)) // too few moments
 }
