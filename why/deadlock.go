@@ -146,8 +146,8 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 	return "Deadlock: " + strings.Join(words, "; ") + "."
 }
 
-// entangled is a thread of a deadlock with the locks for which other threads of the deadlock wait. Such a lock names its
-// owner itself.
+// entangled is a thread of a deadlock with the locks for which other threads of the deadlock wait. Such a lock names
+// its owner itself.
 func entangled(s *profile.Snapshot, d *profile.Deadlock, t *profile.Thread) profile.Thread {
 	out := *t
 	out.Holds = nil

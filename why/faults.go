@@ -11,6 +11,9 @@ import (
 	"clrsnap/profile"
 )
 
+// mostMessage bounds the text of an exception, in characters.
+const mostMessage = 200
+
 // judgeServices looks for services of the host that have ended with an exception. A host that ignores exceptions goes
 // on without the service, silently.
 func judgeServices(e *evidence) (out []profile.Verdict) {
@@ -41,8 +44,8 @@ func judgeServices(e *evidence) (out []profile.Verdict) {
 // exceptionText is the type and the beginning of the message of an exception.
 func exceptionText(x *profile.ExceptionInfo) string {
 	message := strings.Join(strings.Fields(x.Message), " ")
-	if r := []rune(message); len(r) > gather.MostMessage {
-		message = string(r[:gather.MostMessage]) + "…"
+	if r := []rune(message); len(r) > mostMessage {
+		message = string(r[:mostMessage]) + "…"
 	}
 	if message = strings.TrimSuffix(message, "."); message == "" {
 		return x.Type

@@ -12,6 +12,12 @@ import (
 	"clrsnap/profile"
 )
 
+const (
+	shownOnPaths = 12 // steps
+	// leastConsistent is the share of the heap that must be proved for a comparison of counts.
+	leastConsistent = 0.9
+)
+
 // judgeGrowth looks for growing large collections: handlers of an event that never leave, timers and callbacks of
 // tokens that are never disposed of, and collections that only grow.
 func judgeGrowth(e *evidence) []profile.Verdict {
@@ -94,7 +100,7 @@ func (e *evidence) grownOld() (out []profile.Evidence) {
 			phrase.BytesOf(oldBytes(first)),
 			phrase.BytesOf(oldBytes(last))),
 	})
-	if min(first.ConsistentShare, last.ConsistentShare) < gather.LeastConsistent {
+	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
 		return out
 	}
 	list := gather.Grown(first, last, old)
@@ -131,9 +137,9 @@ func throughChannel(path *profile.HeapPath) bool {
 // wayText is a path as one line: the beginning and the end. The program's own code knows the end.
 func wayText(path *profile.HeapPath) string {
 	parts := []string{path.Beginning()}
-	left := len(path.Steps) - gather.ShownOnPaths
+	left := len(path.Steps) - shownOnPaths
 	for i, s := range path.Steps {
-		if first := gather.ShownOnPaths / 4; left > 0 && i >= first && i < first+left {
+		if first := shownOnPaths / 4; left > 0 && i >= first && i < first+left {
 			if i == first {
 				parts = append(parts, "…")
 			}

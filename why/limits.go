@@ -8,6 +8,18 @@ import (
 	"clrsnap/profile"
 )
 
+// Thresholds of limits.
+const (
+	throttledPeriods = 0.25 // of the periods: periods with the quota used up
+	throttledTime    = 0.10 // of the time: processes had to wait then
+	fullMemory       = 0.90 // of the limit, without memory that can be given back without harm
+	nearlyAllMemory  = 0.95 // likewise, if the limit was not reached meanwhile
+	// Of the heap's limit, if full collections try to make room all the time. If the collections are not known, this
+	// much must have survived some collections.
+	fullHeap = 0.85
+	noFiles  = 0.99 // of the allowed descriptors
+)
+
 // delta is the change of the control groups' counters; false: there are not two moments.
 func (e *evidence) delta() (first, last *gather.Moment, ok bool) {
 	if len(e.Moments) < 2 {
@@ -26,8 +38,8 @@ func judgeThrottled(e *evidence) []profile.Verdict {
 	d := last.Groups.Since(&first.Groups)
 	for _, c := range d.CPU {
 		share := float64(c.Throttled) / float64(max(c.Periods, 1))
-		if took < gather.Enough || c.Periods < 5 || share < gather.ThrottledPeriods ||
-			gather.AtOnce(int64(c.Stood), took) < gather.ThrottledTime {
+		if took < gather.Enough || c.Periods < 5 || share < throttledPeriods ||
+			gather.AtOnce(int64(c.Stood), took) < throttledTime {
 			continue
 		}
 		return []profile.Verdict{{
@@ -69,8 +81,8 @@ func groupMemory(e *evidence) []profile.Verdict {
 		limit := m.Limit()
 		// Kills in groups below count, too, also of processes chosen by hand: kills alone are no sign.
 		reached := m.Hits+m.Slowed > 0
-		if share := float64(used) / float64(limit); limit == 0 || share < gather.FullMemory ||
-			share < gather.NearlyAllMemory && !reached {
+		if share := float64(used) / float64(limit); limit == 0 || share < fullMemory ||
+			share < nearlyAllMemory && !reached {
 			continue
 		}
 		v := profile.Verdict{
@@ -108,7 +120,7 @@ func judgeKilled(e *evidence) []profile.Verdict {
 	}
 	last := &e.Moments[len(e.Moments)-1]
 	m := last.Groups.LeastMemory()
-	if m == nil || float64(m.Limit()-m.Left()) < gather.FullMemory*float64(m.Limit()) {
+	if m == nil || float64(m.Limit()-m.Left()) < fullMemory*float64(m.Limit()) {
 		return nil
 	}
 	return []profile.Verdict{{
@@ -147,8 +159,8 @@ func heapLimit(e *evidence) []profile.Verdict {
 		c = collectionsOf(e.Samples)
 	}
 	busy := known && (float64(c.full) >= manyFull*c.duration.Seconds() || c.noRoom())
-	if share < gather.FullHeap || known && !busy || !known &&
-		float64(kept) < gather.FullHeap*float64(e.HeapLimit.Bytes) {
+	if share < fullHeap || known && !busy || !known &&
+		float64(kept) < fullHeap*float64(e.HeapLimit.Bytes) {
 		return nil
 	}
 	v := profile.Verdict{
@@ -195,7 +207,7 @@ func judgeDescriptors(e *evidence) []profile.Verdict {
 			phrase.Number(int64(m.FilesLimit))),
 		Commands: []string{fmt.Sprintf("lsof -p %d", e.Process.PID)},
 	}
-	if float64(m.Files) >= gather.NoFiles*float64(m.FilesLimit) {
+	if float64(m.Files) >= noFiles*float64(m.FilesLimit) {
 		v.Certainty = profile.Certain
 	}
 	if kind, n := gather.Tally(m.Kinds).Top(); n > 0 {

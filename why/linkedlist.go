@@ -11,6 +11,9 @@ import (
 	"clrsnap/profile"
 )
 
+// longList is the least number of references to the last element of a list: nobody looks up elements there.
+const longList = 500
+
 // linkedList is objects of one type that have become more, in a linked list that is no collection of .NET.
 type linkedList struct {
 	heapwalk.Row
@@ -23,7 +26,7 @@ type linkedList struct {
 func (e *evidence) grownList() (out *linkedList) {
 	for _, p := range e.GrowingTypes() {
 		i := slices.IndexFunc(e.Rows, func(r heapwalk.Row) bool { return r.Type == p.Type })
-		if i < 0 || e.Rows[i].Steps < gather.LongList || !e.Rows[i].Path.Kept() {
+		if i < 0 || e.Rows[i].Steps < longList || !e.Rows[i].Path.Kept() {
 			continue
 		}
 		l := &linkedList{e.Rows[i], p}

@@ -14,6 +14,16 @@ import (
 	"clrsnap/profile"
 )
 
+// Thresholds of requests that stand still.
+const (
+	// If each request took as long as the oldest request has taken, so many requests would have ended during the look.
+	// That none has ended is no accident then.
+	dueToEnd   = 3.0
+	mayBeDue   = 1.5
+	longServed = 100 * time.Second // HttpClient's default timeout: nobody waits longer for an answer
+	longAgo    = 10 * time.Second
+)
+
 // progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
 // look lacks something.
 func (e *evidence) progressed() (before, after *gather.FlightLook, ok bool) {
@@ -114,7 +124,7 @@ func stoodStill(before, after *gather.FlightLook) map[uint64]int {
 
 // old reports whether no client waits so long for news.
 func (s *standing) old(at time.Time) bool {
-	return !s.oldest.IsZero() && at.Sub(s.oldest) >= gather.LongServed
+	return !s.oldest.IsZero() && at.Sub(s.oldest) >= longServed
 }
 
 // manyMethods is how many async methods in one place, all of which stand still, are worth a word.
@@ -308,9 +318,9 @@ func (s *standing) certainty(span time.Duration, at time.Time) profile.Certainty
 	d := &s.group.Doing
 	remote := d.Call != nil || d.WaitsFor != nil && d.WaitsFor.Kind == profile.AwaitsSocket
 	switch {
-	case (due >= gather.DueToEnd || age >= gather.LongServed) && age > 2*span && !remote:
+	case (due >= dueToEnd || age >= longServed) && age > 2*span && !remote:
 		return profile.Likely
-	case due >= gather.MayBeDue && age > 2*span || age >= gather.LongAgo:
+	case due >= mayBeDue && age > 2*span || age >= longAgo:
 		return profile.Possible
 	}
 	return ""

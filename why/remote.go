@@ -12,6 +12,13 @@ import (
 	"clrsnap/profile"
 )
 
+// Thresholds of calls that get no answer.
+const (
+	manyCallers     = 3    // threads and async calls that wait for one address
+	manyConnections = 4    // waiting connections to one address, without a known caller
+	mostConnections = 0.75 // of the connections to the address
+)
+
 // called is an awaited remote address.
 type called struct {
 	remote      string
@@ -119,7 +126,7 @@ func endsIn(target string) (local, remote string) {
 }
 
 func (c *called) harmful(e *evidence) bool {
-	if len(c.threads) >= gather.ManyCallers && e.span() >= gather.Enough {
+	if len(c.threads) >= manyCallers && e.span() >= gather.Enough {
 		return true
 	}
 	n := len(c.connections)
@@ -130,11 +137,11 @@ func (c *called) harmful(e *evidence) bool {
 		return true
 	}
 	// Some programs keep a request open at all times, to hear of news. So nearly all connections have to wait.
-	if c.own || float64(n) < gather.MostConnections*float64(c.all) {
+	if c.own || float64(n) < mostConnections*float64(c.all) {
 		return false
 	}
 	q := e.queueing()
-	return n >= gather.ManyConnections || c.callers()+q.sum() >= gather.ManyCallers
+	return n >= manyConnections || c.callers()+q.sum() >= manyCallers
 }
 
 // callers is how many threads and async calls wait for the address.
@@ -240,7 +247,7 @@ func (c *called) certainty(e *evidence) profile.Certainty {
 	switch h := e.httpCalls(c); {
 	case h != nil && h.exhausted(c):
 		return profile.Certain
-	case n > 0 && c.connecting == n && n >= gather.ManyCallers && len(c.threads) >= gather.ManyCallers:
+	case n > 0 && c.connecting == n && n >= manyCallers && len(c.threads) >= manyCallers:
 		return profile.Certain
 	case n > 0 && (c.connecting == n || q.sum() > 0 || h != nil && len(h.queue) > 0):
 		return profile.Likely

@@ -1,5 +1,5 @@
-// Package descriptors says where the descriptors of a process lead: to files, to pipes and sockets with the processes at
-// the other end, and to connections with their addresses and states.
+// Package descriptors says where the descriptors of a process lead: to files, to pipes and sockets with the processes
+// at the other end, and to connections with their addresses and states.
 package descriptors
 
 import (

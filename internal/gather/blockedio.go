@@ -38,6 +38,7 @@ func (c *BlockedCall) Caller() string {
 	return fmt.Sprintf("%s (%d)", c.Command, c.Pid)
 }
 
+// Verb says what the call does to the file.
 func (c *BlockedCall) Verb() string { return c.either("writes to", "reads from") }
 
 // either chooses a word by what the call does.

@@ -109,9 +109,10 @@ type methodsEnded struct {
 // Core reports whether the evidence comes from a core dump.
 func (e *Evidence) Core() bool { return e.Process.Core != nil }
 
-// First and last are the first and the last look.
+// First is the first look.
 func (e *Evidence) First() *Look { return &e.Looks[0] }
 
+// Last is the last look.
 func (e *Evidence) Last() *Look { return &e.Looks[len(e.Looks)-1] }
 
 // Whole is the time from the beginning of the first look to the end of the last look. The threads' running times

@@ -14,11 +14,8 @@ import (
 // Enough is the shortest duration of a wait that deserves blame.
 const Enough = 500 * time.Millisecond
 
-// Bounds of the reported exceptions.
-const (
-	ShownFaults = 6 // kinds of failed tasks, and of exceptions
-	MostMessage = 200
-)
+// ShownFaults bounds the reported kinds of failed tasks, and of exceptions.
+const ShownFaults = 6
 
 // BlockingCalls is how many threads are in synchronous calls of HttpClient, in the last look.
 func (e *Evidence) BlockingCalls() (n int) {
@@ -34,18 +31,8 @@ func (e *Evidence) BlockingCalls() (n int) {
 	return n
 }
 
-// Thresholds of limits.
-const (
-	ThrottledPeriods = 0.25 // of the periods: periods with the quota used up
-	ThrottledTime    = 0.10 // of the time: processes had to wait then
-	FullMemory       = 0.90 // of the limit, without memory that can be given back without harm
-	NearlyAllMemory  = 0.95 // likewise, if the limit was not reached meanwhile
-	// Of the heap's limit, if full collections try to make room all the time. If the collections are not known, this
-	// much must have survived some collections.
-	FullHeap  = 0.85
-	fullFiles = 0.90
-	NoFiles   = 0.99
-)
+// fullFiles is the share of the allowed descriptors from which on nearly all descriptors are used.
+const fullFiles = 0.90
 
 // Full reports whether nearly all descriptors are used.
 func Full(files, limit int) bool { return limit > 0 && float64(files) >= fullFiles*float64(limit) }
@@ -85,6 +72,7 @@ var Boxed = map[string]bool{
 	"System.DateTime": true, "System.DateTimeOffset": true, "System.TimeSpan": true, "System.Guid": true,
 }
 
+// WorkerRole is the role of the thread pool's workers.
 const WorkerRole = "ThreadPool worker"
 
 // Blocked reports whether a thread waits for something, and is not idle.
@@ -92,19 +80,15 @@ func Blocked(t *profile.Thread) bool {
 	return t.Waits() && t.Idle() == "" && !WaitsForRuntime(t)
 }
 
-// Thresholds of calls that get no answer.
-const (
-	ManyCallers     = 3               // threads and async calls that wait for one address
-	ManyConnections = 4               // waiting connections to one address, without a known caller
-	MostConnections = 0.75            // of the connections to the address
-	noAnswer        = 3 * time.Second // since a request was sent
-)
+// noAnswer is the time since a request was sent from which on a connection waits for an answer.
+const noAnswer = 3 * time.Second
 
 // Unanswered reports whether an outgoing connection waits for an answer, or has not been accepted.
 func (s *Socket) Unanswered() bool {
 	return s.Ours && (s.State == "syn-sent" || s.Sent >= noAnswer && s.Received > s.Sent)
 }
 
+// Text describes the connection, in one sentence.
 func (s *Socket) Text() string {
 	if s.State == "syn-sent" {
 		return fmt.Sprintf("%s → %s: the connection is not made yet.", s.Local, s.Remote)
@@ -141,6 +125,7 @@ func (w *Watched) BlockedCooperative(e *Evidence) bool {
 // signalled is the largest share of a CPU for signals.
 const signalled = 0.25
 
+// WaitsForRuntime reports whether a thread waits for the runtime itself, such as for the end of a collection.
 func WaitsForRuntime(t *profile.Thread) bool {
 	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
 }

@@ -68,6 +68,7 @@ func Begin(pid int, o *Options, suspended func(*Evidence) bool) (*Gatherer, erro
 	return g, nil
 }
 
+// Close closes the process.
 func (g *Gatherer) Close() { g.p.Close() }
 
 // progress reports how far g has come.

@@ -28,10 +28,9 @@ const (
 // while, and only if the growth has been steady: at the present rate, the whole growth would have taken about as long
 // as the program has run.
 const (
-	longAge      = 10 * time.Minute
-	leastOfLife  = 0.4 // of the program's age
-	mostOfLife   = 2.5
-	ShownOnPaths = 12 // steps
+	longAge     = 10 * time.Minute
+	leastOfLife = 0.4 // of the program's age
+	mostOfLife  = 2.5
 
 	// In a young program a cache may not have filled yet: the growth must have been steadier.
 	leastOfYoungLife = 0.7
@@ -41,7 +40,7 @@ const (
 	mostOfListLife = 8
 )
 
-// LeastAge is the least age of a program for these thresholds, and a program below youngAge is young. A test has less
+// LeastAge is the least age of a program for these thresholds, and a program below YoungAge is young. A test has less
 // time.
 var LeastAge, YoungAge = 25 * time.Second, time.Minute
 
@@ -131,7 +130,7 @@ func (p *Pile) life() float64 {
 	return float64(p.Count) / (float64(p.grown()) / p.took.Seconds())
 }
 
-// certainty: many handlers, quickly added to an event that is certainly kept, are no design. The purpose of a
+// Certainty: many handlers, quickly added to an event that is certainly kept, are no design. The purpose of a
 // collection cannot be told from outside.
 func (p *Pile) Certainty(age time.Duration, path *profile.HeapPath) profile.Certainty {
 	fast := phrase.Rate(int64(p.grown()), p.took) >= fastHandlers
@@ -198,12 +197,13 @@ func (p *Pile) Text(age time.Duration) string {
 		phrase.Number(int64(p.Count)), more, all)
 }
 
-// More says how much the pile has grown, and sinceStart since when.
+// More says how much the pile has grown.
 func (p *Pile) More() string {
 	return fmt.Sprintf("%s more than %s before (%s a second)", phrase.Number(int64(p.grown())), phrase.Seconds(p.took),
 		phrase.Number(phrase.Rate(int64(p.grown()), p.took)))
 }
 
+// SinceStart says since when the pile has grown.
 func (p *Pile) SinceStart(age time.Duration) string {
 	return fmt.Sprintf("It has grown like this since the program started, %s ago.", phrase.Seconds(age))
 }

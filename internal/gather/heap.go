@@ -19,8 +19,6 @@ const (
 	// searched collections.
 	keepWithin  = 3 * time.Second
 	mostKeepers = 3
-	// leastConsistent is the share of the heap that must be proved for a comparison of counts.
-	LeastConsistent = 0.9
 )
 
 // census counts the objects of the heap, if the heap is quick to read.

@@ -9,10 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-const (
-	mostGrowing = 16  // types whose objects are looked for
-	LongList    = 500 // references to the last element: nobody looks up elements there
-)
+// mostGrowing bounds the types whose objects are looked for.
+const mostGrowing = 16
 
 // GrownType is a type whose objects have become more.
 type GrownType struct {

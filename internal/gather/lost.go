@@ -26,11 +26,7 @@ func StillLost(before, now []profile.Lost) (out []profile.Lost) {
 		if i < 0 || l.Iterators == nil && l.First == 0 {
 			continue
 		}
-		all := len(l.Iterators)
-		l.Iterators = slices.DeleteFunc(l.Iterators, func(at uint64) bool {
-			return !slices.Contains(before[i].Iterators, at)
-		})
-		if all == 0 || len(l.Iterators) > 0 {
+		if leaveIterators(&l, before[i].Iterators) {
 			out = append(out, l)
 		}
 	}
@@ -61,11 +57,17 @@ func (g *Gatherer) unkept(ctx context.Context, list []profile.Lost) []profile.Lo
 // OnlyUnkept is unkept, with the iterators that nothing keeps.
 func OnlyUnkept(list []profile.Lost, unkept []uint64) (out []profile.Lost) {
 	for _, l := range list {
-		had := len(l.Iterators)
-		l.Iterators = slices.DeleteFunc(l.Iterators, func(at uint64) bool { return !slices.Contains(unkept, at) })
-		if had == 0 || len(l.Iterators) > 0 {
+		if leaveIterators(&l, unkept) {
 			out = append(out, l)
 		}
 	}
 	return out
+}
+
+// leaveIterators leaves the iterators of a semaphore that are in a list. The result is false if the semaphore had
+// iterators, and none is left.
+func leaveIterators(l *profile.Lost, in []uint64) bool {
+	had := len(l.Iterators)
+	l.Iterators = slices.DeleteFunc(l.Iterators, func(at uint64) bool { return !slices.Contains(in, at) })
+	return had == 0 || len(l.Iterators) > 0
 }

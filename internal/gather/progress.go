@@ -11,16 +11,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Thresholds of requests that stand still.
-const (
-	FewRequests = 3 // fewer requests in one place are not worth a word
-	// If each request took as long as the oldest request has taken, so many requests would have ended during the look.
-	// That none has ended is no accident then.
-	DueToEnd   = 3.0
-	MayBeDue   = 1.5
-	LongServed = 100 * time.Second // HttpClient's default timeout: nobody waits longer for an answer
-	LongAgo    = 10 * time.Second
-)
+// FewRequests is the least number of requests in one place that is worth a word.
+const FewRequests = 3
 
 // shortWalk is how long the count of the heap may have taken, so that a second walk for requests and async methods is
 // worth the time.
@@ -114,7 +106,7 @@ func (e *Evidence) LastFlight() *FlightLook {
 	return &e.Flights[len(e.Flights)-1]
 }
 
-// requests lists the requests in flight.
+// RequestsNow lists the requests in flight.
 func (l *FlightLook) RequestsNow() (out []profile.Request) {
 	for i := range l.Requests.Requests {
 		out = append(out, l.Requests.Requests[i].Requests...)

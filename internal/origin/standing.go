@@ -9,8 +9,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Standing is a running process whose threads all stand still: as in a core dump, nothing changes. Only the kernel still
-// tells the targets of descriptors.
+// Standing is a running process whose threads all stand still: as in a core dump, nothing changes. Only the kernel
+// still tells the targets of descriptors.
 type Standing struct {
 	running
 	threads map[int]*target.Capture

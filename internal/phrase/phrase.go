@@ -33,6 +33,7 @@ func approximate(l *profile.SourceLine) string {
 	return ""
 }
 
+// FileName is the last part of a path of Linux or of Windows.
 func FileName(path string) string {
 	return path[strings.LastIndexAny(path, `/\`)+1:]
 }
@@ -56,6 +57,7 @@ func Counted(n int, one, many string) string {
 // ThreadsOf says how many threads: "1 thread", "12 threads".
 func ThreadsOf(n int) string { return Counted(n, "thread", "threads") }
 
+// Percent is a share without decimals: "12 %".
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // Seconds is a time with one decimal below ten seconds: "4.1 s".

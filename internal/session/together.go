@@ -10,11 +10,11 @@ import (
 	"clrsnap/profile"
 )
 
-// together captures the stacks of threads that run or wait for a CPU, or whose walk takes more registers than are known
-// of a blocked thread. live.Process.Look captures all of them with the registers saved by the kernel, and stops none. If
-// the kernel does not tell registers, the threads have to be stopped. Most of the threads wait for a CPU to stop on, so
-// live.Tracer.CaptureEach asks all threads together. A thread that had a CPU during the whole look, or that does not stop
-// together with the others, is stopped alone.
+// together captures the stacks of threads that run or wait for a CPU, or whose walk takes more registers than are
+// known of a blocked thread. live.Process.Look captures all of them with the registers saved by the kernel, and stops
+// none. If the kernel does not tell registers, the threads have to be stopped. Most of the threads wait for a CPU to
+// stop on, so live.Tracer.CaptureEach asks all threads together. A thread that had a CPU during the whole look, or that
+// does not stop together with the others, is stopped alone.
 type together struct {
 	g     *gathering
 	began bool
