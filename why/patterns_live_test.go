@@ -38,6 +38,8 @@ func TestOfNote(t *testing.T) {
 						text := shows(&profile.Verdict{Text: e.Text, Evidence: []profile.Evidence{e}})
 						switch {
 						case tt.of == "struct-keys" && strings.Contains(text, "boxed values"): // by the reflection
+						case tt.of == "struct-keys" && strings.Contains(text, "many keys with equal hash codes"):
+							// the runtime hashes the first field, which has 20 values
 						case strings.HasPrefix(text, "too little CPU time"): // a busy machine
 						case tt.says == "" || !strings.Contains(text, tt.says):
 							t.Errorf("not of %s: %s", tt.of, text)

@@ -21,11 +21,17 @@ func (p *Process) CountThreads() (int, error) {
 
 // Threads lists the ids of the target's threads in the order of /proc.
 func (p *Process) Threads() ([]int, error) {
-	tids, err := p.Dir().Tasks()
-	if err != nil {
-		return nil, p.explain(err)
+	for try := 1; ; try++ {
+		tids, err := p.Dir().Tasks()
+		switch {
+		case err == nil:
+			return tids, nil
+		case errors.Is(err, procfs.ErrExited) && p.Alive() == nil && try < 10:
+			// The main thread is replaced: for a moment, no thread has the process's id.
+		default:
+			return nil, p.explain(err)
+		}
 	}
-	return tids, nil
 }
 
 // Thread describes one thread.
