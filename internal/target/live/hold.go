@@ -155,7 +155,10 @@ func (t *Tracer) released(
 			pause = max(pause, time.Duration(te.pause()))
 		case te.over():
 		default:
-			err = t.conclude(te, outcome, &reqs[i], &out[i])
+			// The kernel refuses to trace a thread that is about to end.
+			if e := t.conclude(te, outcome, &reqs[i], &out[i]); !errors.Is(e, target.ErrThreadExited) {
+				err = e
+			}
 		}
 	}
 	return pause, err
