@@ -111,12 +111,12 @@ func judgeStalled(e *evidence) []profile.Verdict {
 	return e.stalledSources(before, after)
 }
 
-// stoodStill counts the async methods that have waited in one place since the first look, by the key of their chain.
+// stoodStill counts the async methods that have been in one wait since the first look, by the key of their chain.
 func stoodStill(before, after *gather.FlightLook) map[uint64]int {
 	out := map[uint64]int{}
-	for object, key := range before.Waiting {
-		if after.Waiting[object] == key {
-			out[key]++
+	for object, wait := range before.Waiting {
+		if after.Waiting[object] == wait {
+			out[wait.Key]++
 		}
 	}
 	return out
@@ -146,13 +146,14 @@ func queuedFor(w *profile.Awaited) string {
 
 const fullChannel = "room in a channel, which is full"
 
-// stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come.
+// stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come. The
+// methods that wait for room in a channel need not become more if the channel's reader has ended with an exception.
 func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
 	stood, was := stoodStill(before, after), map[uint64]int{}
-	for _, key := range before.Waiting {
-		was[key]++
+	for _, wait := range before.Waiting {
+		was[wait.Key]++
 	}
-	most := manyMethods - 1
+	most := 0
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		thing, own := queuedFor(c.WaitsFor), gather.OwnFrame(c.Frames)
@@ -160,15 +161,22 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 			continue
 		}
 		key := tasks.ChainKey(c)
-		n := stood[key]
-		if n <= most || n < was[key] || c.Count <= n {
+		n, least, becomeMore := stood[key], manyMethods, ", and become more"
+		switch {
+		case c.Count > n:
+		case thing == fullChannel && e.readerFailed(after.Tasks):
+			least, becomeMore = fewWaiters, ""
+		default:
+			continue
+		}
+		if n <= most || n < was[key] || n < least {
 			continue
 		}
 		most = n
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%d async methods wait for %s, in %s, and become more: none of the %d that waited %s "+
-				"ago has gone on.", c.Count, thing, phrase.Method(own), n, phrase.Seconds(after.At-before.At)),
+			Text: fmt.Sprintf("%d async methods wait for %s, in %s%s: none of the %d that waited %s ago has gone on.",
+				c.Count, thing, phrase.Method(own), becomeMore, n, phrase.Seconds(after.At-before.At)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap locks " + e.Again()},
 		}}
@@ -177,6 +185,20 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 		}
 	}
 	return out
+}
+
+// readerFailed reports whether nobody is seen who takes items from a channel, and a method that did has ended with an
+// exception.
+func (e *evidence) readerFailed(tasks *profile.Tasks) bool {
+	return len(e.Readers) == 0 && !slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return readsChannel(&c)
+	}) && slices.ContainsFunc(tasks.Faults, func(f profile.TaskFault) bool { return f.ReadsChannel })
+}
+
+// readsChannel reports whether a chain takes items from a channel. A writer to a full channel does not, most likely.
+func readsChannel(c *profile.TaskChain) bool {
+	return c.ReadsChannel && gather.OwnFrame(c.Frames) != nil &&
+		!(queuedFor(c.WaitsFor) == fullChannel && c.Count > 1)
 }
 
 // addReaders says who takes items from channels: suspended methods, threads, and, if there are none, methods that have
@@ -197,8 +219,7 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 	}
 	for i := range tasks.Chains {
 		c := &tasks.Chains[i]
-		own := gather.OwnFrame(c.Frames)
-		if !c.ReadsChannel || own == nil || queuedFor(c.WaitsFor) == fullChannel && c.Count > 1 {
+		if !readsChannel(c) {
 			continue
 		}
 		tell(phrase.Method(&c.Frames[c.Reader]), chainDoes(c, c.Reader), c.Frames, nil)

@@ -119,23 +119,25 @@ func TestStalledMethods(t *testing.T) {
 		name                     string
 		wait                     profile.Awaited
 		first, last, nextF, next uint64 // objects at the first and the last look: from, up to
+		again                    uint64 // 1: at the last look, the methods wait for other objects
 		says                     string
 	}{
-		{"grows", semaphore, 1, 20, 1, 30,
+		{"grows", semaphore, 1, 20, 1, 30, 0,
 			"30 async methods wait for a permit of a SemaphoreSlim, in Shop.Books.Book, and become more: none of the " +
 				"20 that"},
-		{"full", written, 1, 20, 1, 21, "room in a channel, which is full"},
-		{"consumers", read, 1, 20, 1, 30, ""},
-		{"moves", semaphore, 1, 20, 2, 40, ""},
-		{"as before", semaphore, 1, 20, 1, 20, ""},
-		{"few", semaphore, 1, 5, 1, 9, ""},
+		{"full", written, 1, 20, 1, 21, 0, "room in a channel, which is full"},
+		{"consumers", read, 1, 20, 1, 30, 0, ""},
+		{"moves", semaphore, 1, 20, 2, 40, 0, ""},
+		{"wait again", semaphore, 1, 20, 1, 30, 1, ""},
+		{"as before", semaphore, 1, 20, 1, 20, 0, ""},
+		{"few", semaphore, 1, 5, 1, 9, 0, ""},
 	} {
 		chain := profile.TaskChain{Frames: stack("Shop.Books.Book"), WaitsFor: &tt.wait, State: profile.TaskWaiting}
 		e := flights(same(1), nil, nil)
 		for i, objects := range [][2]uint64{{tt.first, tt.last}, {tt.nextF, tt.next}} {
-			waiting := map[uint64]uint64{}
+			waiting := map[uint64]requests.WaitingChain{}
 			for object := objects[0]; object <= objects[1]; object++ {
-				waiting[object] = tasks.ChainKey(&chain)
+				waiting[object] = requests.WaitingChain{Key: tasks.ChainKey(&chain), For: object + tt.again*uint64(i)}
 			}
 			c := chain
 			c.Count = len(waiting)

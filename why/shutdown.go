@@ -81,10 +81,10 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	return nil
 }
 
-// stood reports whether a chain with a key has waited in both looks.
+// stood reports whether a chain with a key has been in one wait since the first look.
 func stood(before, after *gather.FlightLook, key uint64) bool {
-	for object, k := range after.Waiting {
-		if k == key && before.Waiting[object] == key {
+	for object, wait := range after.Waiting {
+		if wait.Key == key && before.Waiting[object] == wait {
 			return true
 		}
 	}

@@ -53,7 +53,7 @@ func (l *looks) walk(within time.Duration) error {
 		}
 		next := newWalk(l.ctx, l.p, l.o, l.threads)
 		if l.progress {
-			next.waiting, next.counts = map[uint64]uint64{}, map[string]int{}
+			next.waiting, next.counts = map[uint64]WaitingChain{}, map[string]int{}
 		}
 		next.takeUp(l.last)
 		before := l.p.Moments().Epoch()

@@ -179,7 +179,7 @@ func (w *walk) use(c *profile.TaskChain) (cost int) {
 		of.id = ""
 	}
 	if w.waiting != nil && c.State == profile.TaskWaiting && of.frame == 0 && len(w.waiting) < maxWaiting {
-		w.waiting[uint64(w.First)] = tasks.ChainKey(c)
+		w.waiting[uint64(w.First)] = WaitingChain{tasks.ChainKey(c), uint64(w.Waited)}
 	}
 	if call := of.call; call != nil && w.keep(int(unsafe.Sizeof(*call))+callCost(call)) {
 		if !w.p.Moments().Unmoved(call.epoch) {

@@ -38,12 +38,20 @@ type InFlight struct {
 	Requests *profile.Requests
 	Tasks    *profile.Tasks
 	Begun    map[string]int // requests that each connection has begun since its start, by the connection's id
-	// Waiting has the ChainKey of each waiting chain without a request, by the address of the innermost method's
-	// object. At most maxWaiting.
-	Waiting map[uint64]uint64
+	// Waiting has each waiting chain without a request, by the address of the innermost method's object. At most
+	// maxWaiting.
+	Waiting map[uint64]WaitingChain
 	Sources []tasks.SourceWait // methods that wait for a TaskCompletionSource: some of each
 
 	Methods *tasks.MethodObjects // nil: not known
+}
+
+// WaitingChain is one wait of a chain.
+type WaitingChain struct {
+	Key uint64 // ChainKey
+	// For is the address of the awaited object: a method that has gone on and waits again waits for another object,
+	// but for objects that a library uses again, such as those of sockets.
+	For uint64
 }
 
 // maxWaiting bounds InFlight.Waiting.

@@ -35,13 +35,13 @@ type walk struct {
 	threads servingThreads
 	roles   map[arch.Addr]web.Role // of async methods, by roleKey
 
-	requests map[string]*served  // by their id
-	waiting  map[uint64]uint64   // as InFlight.Waiting; nil: not asked for
-	counts   map[string]int      // as InFlight.Begun; nil: not asked for
-	known    map[string]*served  // likewise, of earlier walks
-	servers  map[arch.Addr]bool  // Kestrel's objects of requests, at their current addresses
-	found    map[arch.Addr]*sent // calls by HttpRequestMessage: pools and connections lead to the message
-	made     []*sent             // calls of chains; a call may have been read several times
+	requests map[string]*served      // by their id
+	waiting  map[uint64]WaitingChain // as InFlight.Waiting; nil: not asked for
+	counts   map[string]int          // as InFlight.Begun; nil: not asked for
+	known    map[string]*served      // likewise, of earlier walks
+	servers  map[arch.Addr]bool      // Kestrel's objects of requests, at their current addresses
+	found    map[arch.Addr]*sent     // calls by HttpRequestMessage: pools and connections lead to the message
+	made     []*sent                 // calls of chains; a call may have been read several times
 	pools    map[arch.Addr]*pooled
 	room     int                          // bytes left for requests and calls
 	rests    int                          // how often reading has waited for the collector

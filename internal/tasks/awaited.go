@@ -47,6 +47,7 @@ func (t *Walk) Awaited(s *async.Step) (*profile.Awaited, profile.TaskState, erro
 		return nil, "", err
 	}
 	promise := a
+	t.Waited = a.Object
 	if a, err = t.Permit(a); err != nil {
 		return nil, "", err
 	}

@@ -159,7 +159,7 @@ func (t *Walk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err
 		run = nil // the method is suspended again
 	}
 	steps = t.p.ProgramSteps(steps)
-	t.First, t.Methods = obj, t.Methods[:0]
+	t.First, t.Waited, t.Methods = obj, 0, t.Methods[:0]
 	for i := range steps {
 		if i == 0 && run != nil {
 			out.Frames = append(out.Frames, run.frame())

@@ -92,6 +92,7 @@ type Walk struct {
 	// Written by EachChain.
 	Methods []ChainMethod      // of the latest chain
 	First   arch.Addr          // likewise, its innermost method
+	Waited  arch.Addr          // likewise, the object that its innermost method waits for, before Permit; 0: none
 	Firsts  map[arch.Addr]bool // of all chains, the innermost methods
 	frames  map[naming.AwaitKey]profile.Frame
 
