@@ -16,7 +16,7 @@ var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled,
 	judgeMemory,
 	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeCallQueue, judgeLocks, judgeLost,
-	judgePool, judgeStalled, judgeFullQueue, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
+	judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 
@@ -28,6 +28,7 @@ func (e *evidence) report() *Report {
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
+	r.Verdicts = append(r.Verdicts, e.standstill(r.Verdicts)...)
 	r.Missing, r.Waits, r.Activity = e.Missing, e.waited(), e.activity()
 	r.Verdicts = settle(r.Verdicts)
 	r.Exceptions = e.exceptions(r.Verdicts)

@@ -58,6 +58,32 @@ static class Busy
         while (ThreadPool.PendingWorkItemCount > 0) Thread.Sleep(100);
     }
 
+    /// <summary>Three threads try again and again, and fail each time.</summary>
+    public static void Failing()
+    {
+        for (int i = 0; i < 3; i++) App.Background($"saves-{i}", () => { while (true) Save(); });
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Save()
+    {
+        while (last?.Length != 1)
+        {
+            try
+            {
+                Lock();
+                return;
+            }
+            catch (InvalidOperationException)
+            {
+                Thread.Sleep(50);
+            }
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Lock() => throw new InvalidOperationException("the file is locked");
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Retry()
     {

@@ -2,9 +2,11 @@ using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
 using System.Linq;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text;
 using System.Threading;
+using System.Threading.Channels;
 using System.Threading.Tasks;
 using Common;
 
@@ -201,4 +203,85 @@ static class Fine
     }
 
     static async Task Consume() { await foreach (int n in Read()) await Task.Delay(Timeout.Infinite); }
+
+    /// <summary>Threads ask for messages, and an exception says that there is none.</summary>
+    public static void Messages()
+    {
+        for (int i = 0; i < 3; i++)
+        {
+            App.Background($"messages-{i}", () =>
+            {
+                while (true)
+                {
+                    try { Receive(); }
+                    catch (TimeoutException) { total++; }
+                }
+            });
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Receive()
+    {
+        Thread.Sleep(50);
+        throw new TimeoutException("no message");
+    }
+
+    static readonly TaskCompletionSource stop = new();
+
+    /// <summary>Async methods wait for one source: a gate that opens at the end.</summary>
+    public static void Gate()
+    {
+        for (int i = 0; i < 12; i++) _ = Stopped();
+    }
+
+    static async Task Stopped()
+    {
+        await stop.Task;
+        total++;
+    }
+
+    static readonly Barrier step = new(4);
+
+    /// <summary>Three threads wait for the fourth, which takes its time elsewhere.</summary>
+    public static void Steps()
+    {
+        for (int i = 0; i < 4; i++)
+        {
+            int n = i;
+            App.Background($"step-{i}", () =>
+            {
+                while (true)
+                {
+                    if (n == 0) Slow.Solve();
+                    step.SignalAndWait();
+                }
+            });
+        }
+    }
+
+    static class Slow
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public static void Solve() => Thread.Sleep(TimeSpan.FromMinutes(1));
+    }
+
+    static readonly Channel<int> letters = Channel.CreateBounded<int>(4);
+
+    /// <summary>Async methods wait for room in a channel, and the reader takes its time with each item.</summary>
+    public static void SlowReader()
+    {
+        _ = Read(letters.Reader);
+        for (int i = 0; i < 5; i++) _ = Write(i);
+    }
+
+    static async Task Read(ChannelReader<int> from)
+    {
+        await foreach (int letter in from.ReadAllAsync()) await Task.Delay(TimeSpan.FromMinutes(1));
+    }
+
+    static async Task Write(int letter)
+    {
+        while (true) await letters.Writer.WriteAsync(letter);
+    }
 }

@@ -17,10 +17,14 @@ static class Program
         ["lost"] = Stuck.Lost,
         ["lost-token"] = Stuck.LostToken,
         ["queue"] = Stuck.Queue,
+        ["reader"] = Stuck.Reader,
+        ["phases"] = Stuck.Phases,
+        ["licence"] = Stuck.Licence,
         ["finalizer"] = Stuck.Finalizer,
         ["pool"] = Busy.Pool,
         ["syncover"] = Busy.SyncOver,
         ["retries"] = Busy.Retries,
+        ["failing"] = Busy.Failing,
         ["convoy"] = Busy.Convoy,
         ["hoard"] = Busy.Hoard,
         ["loop"] = Busy.Loop,
@@ -46,6 +50,10 @@ static class Program
         ["consumers"] = Fine.Consumers,
         ["errors"] = Fine.Errors,
         ["permits"] = Fine.Permits,
+        ["messages"] = Fine.Messages,
+        ["gate"] = Fine.Gate,
+        ["steps"] = Fine.Steps,
+        ["slow-reader"] = Fine.SlowReader,
     };
 
     static void Main(string[] args)

@@ -83,6 +83,58 @@ static class Stuck
 
     static async Task Post(int letter) => await mail.Writer.WriteAsync(letter);
 
+    static readonly Channel<int> parcels = Channel.CreateBounded<int>(4);
+    static Task carrier;
+
+    /// <summary>The reader of a channel has failed. As many methods as before wait to write.</summary>
+    public static void Reader()
+    {
+        carrier = Carry();
+        for (int i = 0; i < 5; i++) _ = Send(i);
+    }
+
+    static async Task Carry()
+    {
+        await foreach (int parcel in parcels.Reader.ReadAllAsync())
+        {
+            if (parcel == 3) throw new FormatException("no such street");
+        }
+    }
+
+    static async Task Send(int parcel)
+    {
+        while (true) await parcels.Writer.WriteAsync(parcel);
+    }
+
+    static readonly Barrier phase = new(4);
+
+    /// <summary>One of four threads that wait for one another has ended.</summary>
+    public static void Phases()
+    {
+        for (int i = 0; i < 4; i++)
+        {
+            int n = i;
+            App.Background($"phase-{i}", () => { for (int round = 0; n < 3 || round < 10; round++) Meet(); });
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Meet()
+    {
+        phase.SignalAndWait();
+        GC.KeepAlive(phase);
+    }
+
+    static readonly TaskCompletionSource<int> licence = new();
+
+    /// <summary>Threads wait for async methods that wait for what nobody sets.</summary>
+    public static void Licence()
+    {
+        for (int i = 0; i < 12; i++) App.Background($"job-{i}", () => Check().GetAwaiter().GetResult());
+    }
+
+    static async Task<int> Check() => await licence.Task + 1;
+
     sealed class Shelf
     {
         readonly SemaphoreSlim gate = new(1);

@@ -1,0 +1,110 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
+	"clrsnap/profile"
+)
+
+// fewRetries is how many exceptions each thread must have caught while it was looked at.
+const fewRetries = 2
+
+// retries is threads that have been in one own call since the first look, and try again and again.
+type retries struct {
+	own     *profile.Frame
+	frames  []profile.Frame
+	threads []profile.ThreadRef
+	caught  int64
+	node    int32 // the leaf of one of the exceptions
+}
+
+// judgeRetries looks for threads that sleep in one method, wake up, catch an exception there and sleep again: each try
+// has failed. A loop at the base of a thread may as well ask for work, and is left out.
+func judgeRetries(e *evidence) []profile.Verdict {
+	if len(e.Looks) < 2 || e.span() < gather.Enough || !gather.HasMode(e.Samples, profile.Exception) {
+		return nil
+	}
+	groups := map[string]*retries{}
+	threads := e.Threads()
+	for i := range threads {
+		t, own := threads[i].Last(), sleepsWithin(&threads[i])
+		if own == nil {
+			continue
+		}
+		n, node := e.caughtIn(t.OSThreadID, own)
+		if n < fewRetries {
+			continue
+		}
+		g := groups[own.Method]
+		if g == nil {
+			g = &retries{own: own, frames: t.Frames, node: node}
+			groups[own.Method] = g
+		}
+		g.threads = append(g.threads, gather.Ref(t))
+		g.caught += n
+	}
+	for _, g := range sortedBy(groups, func(a, b *retries) int {
+		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.own.Method, b.own.Method))
+	}) {
+		if len(g.threads) >= fewWaiters {
+			return []profile.Verdict{g.verdict(e)}
+		}
+	}
+	return nil
+}
+
+// caughtIn counts the exceptions that a method has caught on a thread. node is the leaf of one of them.
+func (e *evidence) caughtIn(id int, method *profile.Frame) (n int64, node int32) {
+	r := e.Samples
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode == profile.Exception && r.Threads[x.Thread].OSThreadID == id && x.Node > 0 &&
+			r.Function(x.Node).Fate == profile.CaughtBy+method.Display {
+			n, node = n+x.Weight, x.Node
+		}
+	}
+	return n, node
+}
+
+// sleepsWithin is the own frame of a call in which a thread has been in all looks, asleep in most; nil: there is none,
+// or the call is at the base of the thread.
+func sleepsWithin(w *gather.Watched) *profile.Frame {
+	first, asleep := gather.OwnFrame(w.Looks[0].Frames), 0
+	for _, t := range w.Looks {
+		own := gather.OwnFrame(t.Frames)
+		if first == nil || own == nil || !gather.SameCall(own, first) ||
+			outermostOwn(t.Frames) == own.Module+"!"+own.Method {
+			return nil
+		}
+		if t.Wait != nil && t.Wait.Kind == profile.ThreadSleep {
+			asleep++
+		}
+	}
+	if 2*asleep <= len(w.Looks) {
+		return nil
+	}
+	return first
+}
+
+func (g *retries) verdict(e *evidence) profile.Verdict {
+	r := e.Samples
+	return profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: profile.Possible,
+		Text: fmt.Sprintf("%d threads try something again and again, and fail each time: all were in %s in %d of %d "+
+			"looks, and sleep there between the tries. The method has caught %s in %s, such as %s.",
+			len(g.threads), phrase.Method(g.own), len(e.Looks), len(e.Looks),
+			phrase.Counted(int(g.caught), "exception", "exceptions"), phrase.Seconds(r.Duration),
+			r.Function(g.node).Display),
+		Evidence: []profile.Evidence{
+			{Text: "One of them, " + phrase.ThreadName(g.threads[0]) + ":", Frames: g.frames, Threads: g.threads},
+			{Text: "One of the exceptions was thrown here:", Frames: withoutEvents(gather.Frames(r, g.node))},
+		},
+		Commands: []string{
+			fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID),
+			"clrsnap stack " + e.Again() + " --group",
+		},
+	}
+}

@@ -1,0 +1,243 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
+	"clrsnap/internal/tasks"
+	"clrsnap/profile"
+)
+
+// standstill is threads or async methods of one place that have not gone on since the first look, and that only other
+// code of the program can let go on. A wait for work, for the time or for somebody outside is no such wait.
+type standstill struct {
+	kind    profile.WaitKind // of the threads
+	frames  []profile.Frame
+	example *profile.Thread
+	threads []profile.ThreadRef
+	methods int    // async methods, if there are no threads
+	source  string // the method that waits for a TaskCompletionSource; "": threads wait for one another
+}
+
+// amongCauses are the causes of which a standstill may be a consequence.
+var amongCauses = []profile.Cause{
+	profile.CauseStopped, profile.CauseDebugger, profile.CauseDeadlock, profile.CauseSuspension,
+	profile.CauseFinalizer, profile.CauseShutdown, profile.CauseBlockedIO, profile.CauseRemoteCall,
+	profile.CauseLockContention, profile.CausePoolStarvation, profile.CauseStalled,
+}
+
+// standstill looks for waits that nobody is left to end, if no judge has found another reason for waits.
+func (e *evidence) standstill(found []profile.Verdict) []profile.Verdict {
+	before, after, ok := e.progressed()
+	if !ok || e.Core() || e.Held() || e.span() < gather.Enough || slices.ContainsFunc(found,
+		func(v profile.Verdict) bool { return slices.Contains(amongCauses, v.Cause) }) {
+		return nil
+	}
+	stood := stoodStill(before, after)
+	list := append(e.standingGroups(stood), e.standingMethods(stood)...)
+	slices.SortStableFunc(list, func(a, b standstill) int {
+		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(b.methods, a.methods))
+	})
+	for i := range list {
+		if c := e.standstillCertainty(&list[i], stood); c != "" {
+			return []profile.Verdict{e.standstillVerdict(&list[i], c)}
+		}
+	}
+	return nil
+}
+
+// standingGroups groups the threads that wait for other code of the program, by place.
+func (e *evidence) standingGroups(stood map[uint64]int) []standstill {
+	groups := map[string]*standstill{}
+	threads := e.Threads()
+	for i := range threads {
+		w := &threads[i]
+		t := w.Last()
+		own := gather.OwnFrame(t.Frames)
+		if !w.Unmoved || own == nil || t.Wait == nil || t.Wait.Timeout > 0 || t.OSThreadID == e.Process.PID ||
+			strings.HasPrefix(t.Role, "ThreadPool") {
+			continue
+		}
+		source := ""
+		switch k := t.Wait.Kind; {
+		case k == profile.BarrierWait, k == profile.CountdownWait:
+		case k == profile.TaskWait:
+			if source = e.sourceBehind(t, own, stood); source == "" {
+				continue
+			}
+		default:
+			continue
+		}
+		key := string(t.Wait.Kind) + " " + outermostOwn(t.Frames)
+		g := groups[key]
+		if g == nil {
+			g = &standstill{kind: t.Wait.Kind, frames: t.Frames, example: t, source: source}
+			groups[key] = g
+		}
+		g.threads = append(g.threads, gather.Ref(t))
+	}
+	var out []standstill
+	for _, g := range sortedBy(groups, func(a, b *standstill) int {
+		return cmp.Compare(a.threads[0].OSThreadID, b.threads[0].OSThreadID)
+	}) {
+		out = append(out, *g)
+	}
+	return out
+}
+
+// sourceBehind is the method that waits for a TaskCompletionSource on behalf of a blocked thread; "": the thread waits
+// for something else, or it is not known.
+func (e *evidence) sourceBehind(t *profile.Thread, own *profile.Frame, stood map[uint64]int) (source string) {
+	if t.Wait.Method == "" {
+		if _, waits := e.Sources[own.Display].Threads[t.OSThreadID]; waits {
+			return own.Display
+		}
+		return ""
+	}
+	method := strings.TrimSuffix(t.Wait.Method, "{async}")
+	for i := range e.LastFlight().Tasks.Chains {
+		c := &e.LastFlight().Tasks.Chains[i]
+		if !slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+			return strings.TrimSuffix(f.Display, "{async}") == method
+		}) {
+			continue
+		}
+		if !standsForSource(c, stood) {
+			return ""
+		}
+		source = c.Frames[0].Display
+	}
+	return source
+}
+
+// standsForSource reports whether a method of the program waits for a TaskCompletionSource, and has waited since the
+// first look.
+func standsForSource(c *profile.TaskChain, stood map[uint64]int) bool {
+	return c.State == profile.TaskWaiting && c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsCompletion &&
+		len(c.Frames) > 0 && c.Frames[0].Origin() == profile.OfUser && stood[tasks.ChainKey(c)] >= c.Count
+}
+
+// standingMethods are the async methods that have waited for TaskCompletionSources since the first look, each for a
+// source of its own: a source for all is a gate, which a signal may open.
+func (e *evidence) standingMethods(stood map[uint64]int) (out []standstill) {
+	for i := range e.LastFlight().Tasks.Chains {
+		if c := &e.LastFlight().Tasks.Chains[i]; standsForSource(c, stood) && c.WaitsFor.Object == 0 {
+			out = append(out, standstill{frames: c.Frames, methods: c.Count, source: c.Frames[0].Display})
+		}
+	}
+	return out
+}
+
+// standstillCertainty is how sure it is that nobody ends the waits; "": a healthy program may look the same.
+func (e *evidence) standstillCertainty(s *standstill, stood map[uint64]int) profile.Certainty {
+	n := len(s.threads) + s.methods
+	related, others := e.movers(s, stood)
+	switch {
+	case related, s.source != "" && (n < manyMethods || e.sourceEnds(s.source) == endsLater):
+		return ""
+	case others == 0:
+		return profile.Likely
+	case s.kind == profile.BarrierWait && n >= fewWaiters, s.kind == profile.TaskWait:
+		return profile.Possible
+	}
+	return ""
+}
+
+// movers looks for what may end the waits. related: other code of the class in which the threads wait is on a stack,
+// suspended, or called by a timer. others is how many other threads and async methods go on by themselves.
+func (e *evidence) movers(s *standstill, stood map[uint64]int) (related bool, others int) {
+	class := map[string]bool{outerType(gather.OwnFrame(s.frames).Method): true}
+	of := func(frames []profile.Frame) bool {
+		return slices.ContainsFunc(frames, func(f profile.Frame) bool {
+			return f.Origin() != profile.OfFramework && memberOf(class, f.Method)
+		})
+	}
+	waits, still := map[int]bool{}, e.stillWaiting()
+	for _, t := range s.threads {
+		waits[t.OSThreadID] = true
+	}
+	last := e.Last().Snap.Threads
+	for i := range last {
+		t := &last[i]
+		if waits[t.OSThreadID] || gather.OwnFrame(t.Frames) == nil {
+			continue
+		}
+		related = related || s.source == "" && of(t.Frames)
+		if !still[t.OSThreadID] || t.Wait == nil || !forOtherCode(t.Wait) {
+			others++
+		}
+	}
+	flight := e.LastFlight().Tasks
+	for i := range flight.Chains {
+		c := &flight.Chains[i]
+		related = related || s.source == "" && of(c.Frames)
+		if !standsForSource(c, stood) && !(c.State == profile.TaskWaiting && c.WaitsFor != nil &&
+			c.WaitsFor.Kind == profile.AwaitsMethod) && !awaitsWork(c.WaitsFor) {
+			others++
+		}
+	}
+	for i := range flight.Timers {
+		if callback := flight.Timers[i].Callback; !profile.Framework(callback) {
+			related = related || memberOf(class, callback)
+			others++
+		}
+	}
+	if flight.Pool != nil {
+		others += flight.Pool.Queued
+	}
+	return related, others
+}
+
+// awaitsWork reports whether an async method waits for other code of the program: for an item, or for a permit.
+func awaitsWork(w *profile.Awaited) bool {
+	return w != nil && (w.Kind == profile.AwaitsChannel || w.Kind == profile.AwaitsSemaphore ||
+		w.Kind == profile.AwaitsEndless)
+}
+
+// forOtherCode reports whether other code of the process ends a wait, most likely.
+func forOtherCode(w *profile.Wait) bool {
+	switch w.Kind {
+	case profile.WaitIO, profile.WaitRuntime, "":
+		return false
+	}
+	return w.Timeout <= 0 && w.Rest <= 0
+}
+
+func (e *evidence) standstillVerdict(s *standstill, c profile.Certainty) profile.Verdict {
+	in := phrase.Method(gather.OwnFrame(s.frames))
+	who := phrase.Counted(s.methods, "async method waits", "async methods wait") + " for a TaskCompletionSource"
+	if n := len(s.threads); n == 1 {
+		who = fmt.Sprintf("%s %s", phrase.ThreadName(s.threads[0]), phrase.Doing(s.example))
+	} else if n > 1 {
+		who = fmt.Sprintf("%d threads wait, such as %s, which %s", n, phrase.ThreadName(s.threads[0]),
+			phrase.Doing(s.example))
+	}
+	gone := "has not gone on"
+	if len(s.threads)+s.methods > 1 {
+		gone = "none has gone on"
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: c,
+		Text: fmt.Sprintf("%s, in %s, and %s in %s.", who, in, gone, phrase.Seconds(e.span())),
+		Evidence: []profile.Evidence{
+			{Text: "One of the waits:", Frames: s.frames, Threads: s.threads},
+		},
+		Commands: []string{"clrsnap stack " + e.Again() + " --group", "clrsnap tasks " + e.Again()},
+	}
+	if s.source == "" {
+		v.Text += fmt.Sprintf(" No other code of %s runs or is suspended.", outerType(gather.OwnFrame(s.frames).Method))
+	} else {
+		e.addSource(&v, s.source)
+	}
+	if c == profile.Likely {
+		v.Text += " No other thread of the program runs, reads or sleeps for a time, nothing is queued, and no timer of " +
+			"the program is armed: nobody is seen who could end the wait."
+	} else {
+		v.Text += " Threads that wait for news look the same."
+	}
+	return v
+}

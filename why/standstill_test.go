@@ -1,0 +1,135 @@
+package why
+
+import (
+	"testing"
+
+	"clrsnap/internal/gather"
+	"clrsnap/internal/requests"
+	"clrsnap/internal/tasks"
+	"clrsnap/profile"
+)
+
+// suspended makes a chain of an async method.
+func suspended(n int, w profile.Awaited, methods ...string) profile.TaskChain {
+	return profile.TaskChain{Count: n, Frames: stack(methods...), WaitsFor: &w, State: profile.TaskWaiting}
+}
+
+// inFlight adds two looks, between which no async method goes on.
+func (e *evidence) inFlight(chains ...profile.TaskChain) *evidence {
+	waits := map[uint64]requests.WaitingChain{}
+	for i := range chains {
+		for range chains[i].Count {
+			object := uint64(len(waits))
+			waits[object] = requests.WaitingChain{Key: tasks.ChainKey(&chains[i]), For: object}
+		}
+	}
+	for i := range e.Looks {
+		if i == 0 || i == len(e.Looks)-1 {
+			e.Flights = append(e.Flights, gather.FlightLook{At: e.Looks[i].At, InFlight: &requests.InFlight{
+				Requests: &profile.Requests{}, Tasks: &profile.Tasks{Chains: chains}, Waiting: waits,
+			}})
+		}
+	}
+	return e
+}
+
+// TestStandstill: threads and async methods wait for other code of the program, and none is left. Whatever may go on by
+// itself makes the verdict less certain, or prevents the verdict.
+func TestStandstill(t *testing.T) {
+	of := func(kind profile.WaitKind) profile.Wait {
+		return profile.Wait{Kind: kind, Object: 0x40, Timeout: profile.Forever}
+	}
+	meet := func(id int) profile.Thread {
+		return waiting(id, of(profile.BarrierWait), "Shop.Phases.Meet", "Shop.Start.Run")
+	}
+	host := waiting(42, of(profile.EventWait), "Shop.Program.Main")
+	idle := waiting(8, of(profile.CollectionTake), "Shop.Mail.Deliver", "Shop.Start.Run")
+	clock := waiting(9, profile.Wait{Kind: profile.ThreadSleep, Timeout: tick}, "Shop.Clock.Tick", "Shop.Start.Run")
+	latch := waiting(7, of(profile.CountdownWait), "Shop.Batch.Run", "Shop.Start.Run")
+	source := profile.Awaited{Kind: profile.AwaitsCompletion}
+	gate := profile.Awaited{Kind: profile.AwaitsCompletion, Object: 0x50}
+	socket := suspended(1, profile.Awaited{Kind: profile.AwaitsSocket}, "Shop.Net.Read")
+
+	told := func(e *evidence, c profile.Certainty, says ...string) {
+		t.Helper()
+		verdict(t, e.standstill(nil), profile.CauseStalled, c, says...)
+	}
+	silent := func(e *evidence) {
+		t.Helper()
+		none(t, e.standstill(nil))
+	}
+	told(same(3, meet(1), meet(2), host, idle).inFlight(), profile.Likely, "2 threads wait, such as orders-1 (1)",
+		"Shop.Phases.Meet", "No other code of Shop.Phases", "nobody is seen who could end the wait")
+	told(same(3, meet(1), meet(2), host, clock).inFlight(), profile.Possible, "Threads that wait for news")
+	told(same(3, meet(1), meet(2), host, running(9, "Shop.Clock.Tick")).inFlight(), profile.Possible)
+	told(same(3, meet(1), meet(2), host).inFlight(socket), profile.Possible)
+	silent(same(3, meet(1), host, clock).inFlight())
+	silent(same(3, meet(1), meet(2), host, waiting(9, of(profile.EventWait), "Shop.Phases.Load")).inFlight())
+	silent(same(3, meet(1), meet(2), host).inFlight(suspended(1, source, "Shop.Phases.LoadAsync")))
+	silent(same(3, meet(1), meet(2), host).inFlight().runs(1, 0.5, 0))
+	silent(same(1, meet(1), meet(2), host).inFlight())
+	silent(same(3, meet(1), meet(2), host)) // nothing is known of async methods
+
+	told(same(3, latch, host, idle).inFlight(), profile.Likely, "orders-7 (7) waits for", "Shop.Batch.Run")
+	silent(same(3, latch, host, clock).inFlight())
+	timed := same(3, latch, host).inFlight()
+	timed.LastFlight().Tasks.Timers = []profile.Timer{{Count: 1, Callback: "Shop.Clock.Tick"}}
+	silent(timed)
+	queued := same(3, latch, host).inFlight()
+	queued.LastFlight().Tasks.Pool = &profile.Pool{Queued: 1}
+	silent(queued)
+
+	told(same(3, host, idle).inFlight(suspended(12, source, "Shop.Rpc.Ask")), profile.Likely,
+		"12 async methods wait for a TaskCompletionSource", "Shop.Rpc.Ask")
+	silent(same(3, host, idle).inFlight(suspended(12, gate, "Shop.Rpc.Stopped")))
+	silent(same(3, host, idle).inFlight(suspended(5, source, "Shop.Rpc.Ask")))
+	silent(same(3, host, clock).inFlight(suspended(12, source, "Shop.Rpc.Ask")))
+	again := same(3, host, idle).inFlight(suspended(12, source, "Shop.Rpc.Ask"))
+	again.LastFlight().InFlight.Waiting = map[uint64]requests.WaitingChain{}
+	silent(again)
+
+	var jobs []profile.Thread
+	for id := range 12 {
+		w := of(profile.TaskWait)
+		w.Method = "Shop.Jobs.Check{async}"
+		jobs = append(jobs, waiting(100+id, w, "Shop.Jobs.Run"))
+	}
+	checks := suspended(12, gate, "Shop.Jobs.Check{async}")
+	told(same(3, append(jobs, host, clock)...).inFlight(checks), profile.Possible, "12 threads wait", "Shop.Jobs.Run")
+	told(same(3, append(jobs, host)...).inFlight(checks), profile.Likely, "12 threads wait")
+	silent(same(3, append(jobs[:5:5], host)...).inFlight(checks))
+	silent(same(3, append(jobs, host)...).inFlight(suspended(12, profile.Awaited{Kind: profile.AwaitsTimer},
+		"Shop.Jobs.Check{async}")))
+
+	other := []profile.Verdict{{Cause: profile.CauseDeadlock}}
+	none(t, same(3, meet(1), meet(2), host).inFlight().standstill(other))
+}
+
+// TestRetries: threads sleep in a method that has caught exceptions all the time.
+func TestRetries(t *testing.T) {
+	sleeps := profile.Wait{Kind: profile.ThreadSleep, Timeout: tick}
+	save := func(id int) profile.Thread { return waiting(id, sleeps, "Shop.Book.Save", "Shop.Start.Run") }
+	looks := func(fate string, threads ...profile.Thread) *evidence {
+		r := same(3, threads...).recorded(3, profile.Exception)
+		for range 5 {
+			for _, id := range []int{1, 2} {
+				r.add(id, profile.Sample{Mode: profile.Exception, Weight: 1}, "System.IO.IOException", "Shop.Book.Lock",
+					"Shop.Book.Save", "Shop.Start.Run")
+			}
+		}
+		e := r.done()
+		for i := range e.Samples.Functions {
+			if f := &e.Samples.Functions[i]; f.Kind == profile.Event {
+				f.Fate = fate
+			}
+		}
+		return e
+	}
+	const here = profile.CaughtBy + "Shop.Book.Save"
+	verdict(t, judgeRetries(looks(here, save(1), save(2))), profile.CauseStalled, profile.Possible,
+		"2 threads try something again and again", "in Shop.Book.Save in 3 of 3 looks", "System.IO.IOException")
+	none(t, judgeRetries(looks(profile.CaughtBy+"Shop.Start.Run", save(1), save(2))))
+	none(t, judgeRetries(looks(here, save(1), save(3))))
+	none(t, judgeRetries(looks(here, waiting(1, sleeps, "Shop.Book.Save"), waiting(2, sleeps, "Shop.Book.Save"))))
+	none(t, judgeRetries(looks(here, running(1, "Shop.Book.Save", "Shop.Start.Run"), save(2))))
+}
