@@ -188,6 +188,9 @@ func callVerdict(c *gather.BlockedCall, e *evidence, behind *blockedBehind) prof
 		v.Text = fmt.Sprintf("%s %s %s%s and has not moved for %s.", c.Caller(), c.Verb(), c.What, in,
 			phrase.Seconds(e.span()))
 	}
+	if n := e.likeCall(c); n > 0 {
+		v.Text += fmt.Sprintf(" %s likewise blocked there.", phrase.Counted(n, "other thread is", "other threads are"))
+	}
 	v.Text += c.EndText()
 	if c.Circular(e.Process.PID) {
 		v.Text += " Each waits for the other."
@@ -206,6 +209,31 @@ func callVerdict(c *gather.BlockedCall, e *evidence, behind *blockedBehind) prof
 		v.Commands = append(v.Commands, fmt.Sprintf("clrsnap why %d", p))
 	}
 	return v
+}
+
+// likeCall counts the other threads that have stayed in equal calls in all looks.
+func (e *evidence) likeCall(c *gather.BlockedCall) (n int) {
+	if c.Stack == nil || !c.Own {
+		return 0
+	}
+	threads := e.Threads()
+	for i := range threads {
+		if t := threads[i].Last(); threads[i].Unmoved && t.OSThreadID != c.Thread.OSThreadID && t.Wait != nil &&
+			t.Wait.Kind == profile.WaitIO && slices.Equal(managed(t.Frames), managed(c.Stack.Frames)) {
+			n++
+		}
+	}
+	return n
+}
+
+// managed are the names of the managed methods on a stack.
+func managed(frames []profile.Frame) (out []string) {
+	for i := range frames {
+		if frames[i].Kind == profile.Managed {
+			out = append(out, frames[i].Method)
+		}
+	}
+	return out
 }
 
 // text says who waits for the call. It begins with a blank.

@@ -77,3 +77,19 @@ func TestOuterType(t *testing.T) {
 		}
 	}
 }
+
+// TestBlockedAlike: a verdict counts the threads that are blocked in the same calls as the caller.
+func TestBlockedAlike(t *testing.T) {
+	send := func(id int) profile.Thread {
+		return waiting(id, profile.Wait{Kind: profile.WaitIO}, "libc.so!send", "System.Net.Sockets.Socket.Send",
+			"Shop.Feed.Send")
+	}
+	receive := waiting(4, profile.Wait{Kind: profile.WaitIO}, "libc.so!recv", "System.Net.Sockets.Socket.Receive",
+		"Shop.Feed.Send")
+	e := same(4, send(1), send(2), send(3), receive)
+	call := pipeCall(true)
+	call.Stack = &e.Last().Snap.Threads[0]
+	e.Process.PID, e.Blocked = 42, []gather.BlockedCall{call}
+	verdict(t, judgeBlockedIO(e), profile.CauseBlockedIO, profile.Likely,
+		"2 other threads are likewise blocked there.")
+}

@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/phrase"
+	"clrsnap/internal/requests"
 	"clrsnap/profile"
 )
 
@@ -589,6 +590,15 @@ func TestGrowthOfCollections(t *testing.T) {
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
 		"kept by static field Shop.Orders.all")
+	faults := []profile.TaskFault{
+		{Count: 1, Method: "Shop.Clock.Tick{async}", Exception: &profile.ExceptionInfo{Type: "System.Exception"}},
+		{Count: 1, Method: "Shop.Orders.Send{async}", Exception: &profile.ExceptionInfo{Type: "System.IO.IOException"}},
+	}
+	e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Tasks: &profile.Tasks{Methods: 1, Faults: faults}}}}
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
+		"Shop.Orders.Send{async}, a method of the class that keeps it, has ended with System.IO.IOException.",
+		"1 call of Shop.Orders.Send{async}")
+	e.Flights = nil
 	// Work that waits for a worker of the pool is not piled up by the program.
 	e.Kept[0].Path = &profile.HeapPath{Root: profile.RootStatic, Static: "System.Threading.ThreadPool.s_workQueue"}
 	none(t, judgeGrowth(e))

@@ -74,8 +74,7 @@ func pileVerdict(p *gather.Pile, e *evidence, path *profile.HeapPath) profile.Ve
 	}
 	if p.Unused(&e.Evidence) {
 		v.Certainty = profile.Likely
-		v.Text += fmt.Sprintf(" Only %s in flight.", phrase.Counted(e.LastFlight().Tasks.Methods, "async method is",
-			"async methods are"))
+		v.Text += " " + fewMethods(e.LastFlight().Tasks.Methods)
 	}
 	if i := slices.IndexFunc(e.Rows, func(r heapwalk.Row) bool { return r.Type == p.Element }); i >= 0 &&
 		e.Rows[i].Bytes > 0 {
@@ -85,11 +84,41 @@ func pileVerdict(p *gather.Pile, e *evidence, path *profile.HeapPath) profile.Ve
 		v.Text += keptBy(path)
 		if l := e.LastFlight(); l != nil && throughChannel(path) {
 			e.addReaders(&v, l.Tasks)
+		} else {
+			e.addFailed(&v, path)
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
 	}
 	v.Evidence = append(v.Evidence, e.grownOld()...)
 	return v
+}
+
+func fewMethods(n int) string {
+	if n == 0 {
+		return "No async method is in flight."
+	}
+	return fmt.Sprintf("Only %s in flight.", phrase.Counted(n, "async method is", "async methods are"))
+}
+
+// addFailed tells of the failed tasks whose methods belong to the classes on the way to a collection: such a method may
+// have taken elements out of the collection.
+func (e *evidence) addFailed(v *profile.Verdict, path *profile.HeapPath) {
+	l, types := e.LastFlight(), ownTypes(path)
+	if l == nil {
+		return
+	}
+	told := 0
+	for i := range l.Tasks.Faults {
+		f := &l.Tasks.Faults[i]
+		if f.Method == "" || !memberOf(types, f.Method) || told == maxReaders {
+			continue
+		}
+		if told++; told == 1 {
+			v.Text += fmt.Sprintf(" %s, a method of the class that keeps it, has ended with %s.", f.Method,
+				exceptionText(f.Exception))
+		}
+		v.Evidence = append(v.Evidence, e.faultEvidence(f))
+	}
 }
 
 // grownOld tells the growth of the old generations and large objects.

@@ -100,6 +100,11 @@ func TestPiles(t *testing.T) {
 				"takes items from a channel, perhaps this one, and waits for",
 			}},
 			{"queue-flows", "", nil},
+			{"queue-unsent", profile.CauseHeapGrowth, []string{
+				"ConcurrentQueue<string> has", "kept by static field Depot.Unsent.cards",
+				"Depot.Unsent.Send{async}, a method of the class that keeps it, has ended with System.IO.IOException: " +
+					"the office is closed",
+			}},
 		} {
 			t.Run(tt.of, func(t *testing.T) {
 				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})

@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
+using System.IO;
 using System.Threading;
 using System.Threading.Channels;
 using System.Threading.Tasks;
@@ -267,5 +268,37 @@ static class Queues
             }
         });
         while (App.Text("of", "") == "queue-grows" && letters.Reader.Count < 2000) Thread.Sleep(10);
+    }
+}
+
+/// <summary>The method that empties a queue has failed.</summary>
+static class Unsent
+{
+    static readonly ConcurrentQueue<string> cards = new();
+    static Task sender;
+
+    public static void Grow()
+    {
+        sender = Send();
+        App.Background("cards", () =>
+        {
+            for (int i = 0; ; i++)
+            {
+                cards.Enqueue($"card {i}");
+                if (i % 10 == 0) Thread.Sleep(10);
+            }
+        });
+        while (cards.Count < 2000) Thread.Sleep(10);
+    }
+
+    static async Task Send()
+    {
+        for (int sent = 0; ; await Task.Delay(10))
+        {
+            while (cards.TryDequeue(out _))
+            {
+                if (++sent == 50) throw new IOException("the office is closed");
+            }
+        }
     }
 }

@@ -31,6 +31,7 @@ static class Program
         ["threads-shift"] = Crowd.Shift,
         ["queue-grows"] = Queues.Grow,
         ["queue-flows"] = Queues.Flow,
+        ["queue-unsent"] = Unsent.Grow,
         ["log"] = Pipes.Log,
         ["lock"] = Pipes.Lock,
         ["undrained"] = Pipes.Undrained,
