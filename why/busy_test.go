@@ -507,6 +507,31 @@ func TestDescriptors(t *testing.T) {
 	none(t, judgeDescriptors(e))
 }
 
+// TestMoreDescriptors: descriptors that have become more since the start are told long before the limit.
+func TestMoreDescriptors(t *testing.T) {
+	for _, tt := range []struct {
+		before, now int
+		age         time.Duration
+		said        bool
+	}{
+		{920, 1000, 50 * time.Second, true}, {920, 1000, 65 * time.Second, true},
+		{920, 1000, 20 * time.Second, false}, {920, 1000, time.Hour, false}, {995, 1000, time.Hour, false},
+		{100, 150, 12 * time.Second, false}, {1000, 1000, time.Minute, false}, {920, 1000, 0, false},
+	} {
+		e := same(4)
+		e.Age = tt.age
+		e.Moments = []gather.Moment{{Files: tt.before}, {At: 4 * time.Second, Files: tt.now, FilesLimit: 21_000,
+			Kinds: map[string]int{"TCP connections to 10.0.0.9:5432": 980}}}
+		if !tt.said {
+			none(t, judgeDescriptors(e))
+			continue
+		}
+		verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Possible, "1,000 are open",
+			"80 more than 4.0 s before (20.0 a second)", "the limit of 21,000 is reached in 17 min",
+			"TCP connections to 10.0.0.9:5432: 980")
+	}
+}
+
 func TestGrowth(t *testing.T) {
 	handlers := heapwalk.Pile{Kind: heapwalk.Event, Type: "System.EventHandler<long>", Element: "Shop.PriceAlert"}
 	e := same(4)
@@ -660,7 +685,8 @@ func TestLittleCPU(t *testing.T) {
 }
 
 // TestGrowthOfLists: a linked list that is no collection of .NET is told if the list has grown all the time, and what
-// is in the list is not. Not told are objects that something refers to directly, and objects of which most are garbage.
+// is in the list is not. Own objects that are kept otherwise are less certain. Objects of which most are garbage are not
+// told.
 func TestGrowthOfLists(t *testing.T) {
 	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Drawing.last",
 		Steps: []profile.HeapStep{{Type: "Shop.Step", Field: "before"}, {Type: "Shop.Step"}}}
@@ -670,15 +696,16 @@ func TestGrowthOfLists(t *testing.T) {
 		kept, steps int
 		path        *profile.HeapPath
 		age         time.Duration
-		said        bool
+		said        profile.Certainty // "": nothing
 	}{
-		{"a list", 6000, 6001, path, 30 * time.Second, true},
-		{"a list with two ends", 6000, 3001, path, 30 * time.Second, true},
-		{"an index", 6000, 14, path, 30 * time.Second, false},
-		{"garbage", 5100, 5101, path, 30 * time.Second, false},
-		{"nothing keeps it", 6000, 6001, dropped, 30 * time.Second, false},
-		{"a list of a start", 6000, 6001, path, 10 * time.Second, false},
-		{"a list that is nearly full", 6000, 6001, path, 10 * time.Minute, false},
+		{"a list", 6000, 6001, path, 30 * time.Second, profile.Likely},
+		{"a list with two ends", 6000, 3001, path, 30 * time.Second, profile.Likely},
+		{"an index", 6000, 14, path, 30 * time.Second, profile.Possible},
+		{"an index that fills up", 6000, 14, path, 55 * time.Second, ""},
+		{"garbage", 5100, 5101, path, 30 * time.Second, ""},
+		{"nothing keeps it", 6000, 6001, dropped, 30 * time.Second, ""},
+		{"a list of a start", 6000, 6001, path, 10 * time.Second, ""},
+		{"a list that is nearly full", 6000, 6001, path, 10 * time.Minute, ""},
 	} {
 		e := same(4)
 		e.Age = tt.age
@@ -696,15 +723,19 @@ func TestGrowthOfLists(t *testing.T) {
 			e.Rows = append(e.Rows, heapwalk.Row{Type: name, Count: tt.kept, Steps: tt.steps + i - 1, Path: tt.path,
 				Bytes: 18 << 20})
 		}
-		if !tt.said {
+		if tt.said == "" {
 			if got := judgeGrowth(e); len(got) > 0 {
 				t.Errorf("%s: %s", tt.name, got[0].Text)
 			}
 			continue
 		}
-		verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "6,000 objects of Shop.Step",
-			"600 more than 3.0 s before (200 a second)", "keep 18.0 MiB", "field Shop.Step.before",
-			phrase.Number(int64(tt.steps))+" references")
+		says := []string{"600 more than 3.0 s before (200 a second)", "keep 18.0 MiB", "field Shop.Step.before"}
+		if tt.said == profile.Likely {
+			says = append(says, "6,000 objects of Shop.Step", phrase.Number(int64(tt.steps))+" references")
+		} else {
+			says = append(says, "6,000 objects of Shop.Picture are kept")
+		}
+		verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, tt.said, says...)
 	}
 }
 

@@ -39,8 +39,11 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	if l := e.grownList(); l != nil && (best < 0 || lessSure(&growing[best], e.Age, path)) {
 		return []profile.Verdict{l.verdict(e)}
 	}
-	if best < 0 {
-		return nil // no path is known: the collection may be dead and replaced
+	if best < 0 { // no path is known: the collection may be dead and replaced
+		if l := e.grownObjects(); l != nil {
+			return []profile.Verdict{l.objectsVerdict(e)}
+		}
+		return nil
 	}
 	v := pileVerdict(&growing[best], e, path)
 	for i := range growing[:min(len(growing), shownSites+1)] {

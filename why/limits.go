@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"time"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
@@ -199,7 +200,7 @@ func judgeDescriptors(e *evidence) []profile.Verdict {
 	}
 	m := &e.Moments[len(e.Moments)-1]
 	if !gather.Full(m.Files, m.FilesLimit) {
-		return nil
+		return e.moreDescriptors()
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseDescriptors, Certainty: profile.Likely,
@@ -219,11 +220,40 @@ func judgeDescriptors(e *evidence) []profile.Verdict {
 			Text: fmt.Sprintf("%d more than %s before.", grown, phrase.Seconds(m.At-e.Moments[0].At)),
 		})
 	}
-	for i, k := range gather.Tally(m.Kinds).Sorted() {
-		if i == 5 {
-			break
-		}
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: fmt.Sprintf("%s: %d", k, m.Kinds[k])})
+	v.Evidence = append(v.Evidence, kindsOf(m)...)
+	return []profile.Verdict{v}
+}
+
+// kindsOf are the most frequent kinds of descriptors.
+func kindsOf(m *gather.Moment) (out []profile.Evidence) {
+	const shown = 5
+	list := gather.Tally(m.Kinds).Sorted()
+	for _, k := range list[:min(len(list), shown)] {
+		out = append(out, profile.Evidence{Text: fmt.Sprintf("%s: %d", k, m.Kinds[k])})
+	}
+	return out
+}
+
+// moreDescriptors looks for descriptors that have become more all the time, below the limit.
+func (e *evidence) moreDescriptors() []profile.Verdict {
+	first, last := &e.Moments[0], &e.Moments[len(e.Moments)-1]
+	grown, took := gather.MoreFiles(first, last), last.At-first.At
+	if grown == 0 || !gather.Steady(first.Files, last.Files, took, e.Age) {
+		return nil
+	}
+	rate := float64(grown) / took.Seconds()
+	v := profile.Verdict{
+		Cause: profile.CauseDescriptors, Certainty: profile.Possible,
+		Text: fmt.Sprintf("Descriptors become more: %s are open, %s more than %s before (%.1f a second). It has gone on "+
+			"like this since the program started, %s ago: more is opened than is closed, unless more and more clients come.",
+			phrase.Number(int64(last.Files)), phrase.Number(int64(grown)), phrase.Seconds(took), rate,
+			phrase.Seconds(e.Age)),
+		Evidence: kindsOf(last),
+		Commands: []string{fmt.Sprintf("lsof -p %d", e.Process.PID)},
+	}
+	if left := last.FilesLimit - last.Files; left > 0 {
+		v.Text += fmt.Sprintf(" At this rate the limit of %s is reached in %s.", phrase.Number(int64(last.FilesLimit)),
+			phrase.Seconds(time.Duration(float64(left)/rate*float64(time.Second))))
 	}
 	return []profile.Verdict{v}
 }

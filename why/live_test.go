@@ -545,9 +545,6 @@ func checkActivity(t *testing.T, r *why.Report) {
 	if a == nil || a.CPU == nil || a.Memory == nil {
 		t.Fatalf("%+v", a)
 	}
-	if a.TasksInFlight < 0 || a.MemoryGrown == nil {
-		t.Errorf("%+v", a)
-	}
 	if a.CPU.Used < 0 || a.CPU.May <= 0 || a.Descriptors < 3 ||
 		a.Threads.Running+a.Threads.Waiting+a.Threads.Idle < 5 ||
 		a.Memory.RSS < 16<<20 || a.Memory.Managed <= 0 || a.Memory.Files <= 0 || a.Memory.Stacks <= 0 {
@@ -578,16 +575,22 @@ func testWell(t *testing.T, runtime string) {
 func checkWell(t *testing.T, o testenv.Options) {
 	o.Args = []string{"--of", "consumers,errors,permits"}
 	a := testenv.Start(t, "ailing", o)
-	r := look(t, a, why.Options{For: 2 * time.Second})
-	for _, v := range r.Verdicts {
-		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
-	}
-	if checkActivity(t, r); r.Activity.GCShare < 0 || r.Activity.ExceptionsPerSecond <= 0 {
-		t.Errorf("%+v", r.Activity)
-	}
-	if len(r.Looked) < 4 || len(r.Missing) > 0 {
-		t.Errorf("looked at %q, not at %q", r.Looked, r.Missing)
-	}
+	took := time.Second // longer each time: on a busy machine a part of a look takes too long, or the rest is too short
+	testenv.UntilSeen(t, func() string {
+		took = min(2*took, 16*time.Second)
+		r := look(t, a, why.Options{For: took})
+		for _, v := range r.Verdicts {
+			t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
+		}
+		switch checkActivity(t, r); {
+		case r.Activity.GCShare < 0 || r.Activity.ExceptionsPerSecond <= 0 || r.Activity.TasksInFlight < 0 ||
+			r.Activity.MemoryGrown == nil:
+			return fmt.Sprintf("shares and rates, but %+v", r.Activity)
+		case len(r.Looked) < 4 || len(r.Missing) > 0:
+			return fmt.Sprintf("all, but %q, not %q", r.Looked, r.Missing)
+		}
+		return ""
+	})
 }
 
 // TestStarvation: the pool's own numbers show the starvation, and agree with the pool's threads.

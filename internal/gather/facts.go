@@ -37,6 +37,20 @@ const fullFiles = 0.90
 // Full reports whether nearly all descriptors are used.
 func Full(files, limit int) bool { return limit > 0 && float64(files) >= fullFiles*float64(limit) }
 
+// Thresholds of descriptors that become more.
+const (
+	manyFiles = 200
+	moreFiles = 10
+)
+
+// MoreFiles is how many descriptors a process has opened and not closed between two moments; 0: few, or it has few.
+func MoreFiles(before, now *Moment) int {
+	if n := now.Files - before.Files; now.Files >= manyFiles && n >= moreFiles && now.At-before.At >= leastBetween {
+		return n
+	}
+	return 0
+}
+
 // Busy is how many threads are not idle.
 func (l *Look) Busy() (n int) {
 	for i := range l.Snap.Threads {

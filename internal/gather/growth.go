@@ -113,6 +113,12 @@ func (p *Pile) Grows(age time.Duration) bool {
 	return p.steady(age)
 }
 
+// Steady reports whether a number has grown steadily since the process started, some time ago.
+func Steady(before, now int, took, age time.Duration) bool {
+	p := Pile{Pile: heapwalk.Pile{Count: now}, Before: before, took: took}
+	return p.steady(age)
+}
+
 // steady reports whether the growth has been steady since the process started.
 func (p *Pile) steady(age time.Duration) bool {
 	life, least, most := p.life(), leastOfLife, mostOfLife

@@ -36,7 +36,7 @@ func (g *Gatherer) moment() {
 	}
 	if names, err := g.dir.Names("fd"); err == nil {
 		m.Files = len(names)
-		if Full(m.Files, m.FilesLimit) {
+		if Full(m.Files, m.FilesLimit) || len(g.Moments) > 0 && MoreFiles(&g.Moments[0], &m) > 0 {
 			g.classify(names, m.Kinds)
 		}
 	} else {

@@ -18,6 +18,13 @@ type GrownType struct {
 	Own bool // not of .NET
 }
 
+// InAny is the growth for an owner of any kind: a cache may fill up.
+func (t *GrownType) InAny() Pile {
+	p := t.Pile
+	p.linked = false
+	return p
+}
+
 // rows finds how the objects are kept whose number has grown.
 func (g *Gatherer) rows(ctx context.Context) {
 	var names []string
