@@ -615,6 +615,18 @@ func TestGrowthOfCollections(t *testing.T) {
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
 		"kept by static field Shop.Orders.all")
+	// The program's own collection says more than a collection of .NET that grows along.
+	ids := orders
+	ids.Type, ids.At = "System.Collections.Generic.Dictionary<int, bool>", 0x40
+	for i, n := range []int{359_600, 360_000} {
+		ids.Count = n
+		e.Heaps[i].Piles = append(e.Heaps[i].Piles, ids)
+	}
+	e.Kept = append([]gather.KeptPile{{Pile: ids, Path: &profile.HeapPath{Root: profile.RootStatic,
+		Static: "System.Threading.ThreadLocal`1.s_ids", Steps: []profile.HeapStep{{Type: ids.Type}}}}}, e.Kept...)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "kept by static field Shop.Orders.all",
+		"Grows as well: ")
+	e.Kept = e.Kept[1:]
 	faults := []profile.TaskFault{
 		{Count: 1, Method: "Shop.Clock.Tick{async}", Exception: &profile.ExceptionInfo{Type: "System.Exception"}},
 		{Count: 1, Method: "Shop.Orders.Send{async}", Exception: &profile.ExceptionInfo{Type: "System.IO.IOException"}},

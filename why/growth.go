@@ -29,7 +29,8 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		if k != nil && strings.HasPrefix(k.Static, "System.Threading.ThreadPool.") {
 			continue // work that waits for a worker is judged with the pool
 		}
-		if k != nil && (path == nil || gather.OwnField(path) == "" && gather.OwnField(k) != "") {
+		if k != nil && (path == nil || keptBy(path) == "" && keptBy(k) != "" ||
+			gather.OwnField(path) == "" && gather.OwnField(k) != "") {
 			best, path = i, k
 		}
 		if best < 0 && growing[i].Kind == heapwalk.Event {
