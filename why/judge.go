@@ -15,7 +15,7 @@ type judge func(*evidence) []profile.Verdict
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled,
 	judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeCallQueue, judgeLocks, judgeLost,
+	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeNames, judgeCallQueue, judgeLocks, judgeLost,
 	judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }

@@ -33,6 +33,7 @@ static class Program
         ["throws"] = Busy.Throws,
         ["garbage"] = Busy.Garbage,
         ["remote"] = Outside.Remote,
+        ["names"] = Outside.Names,
         ["descriptors"] = Outside.Descriptors,
         ["holdout"] = Outside.Holdout, ["held-up"] = Outside.HeldUp,
         ["native"] = Outside.Native,
