@@ -697,8 +697,8 @@ func TestLittleCPU(t *testing.T) {
 }
 
 // TestGrowthOfLists: a linked list that is no collection of .NET is told if the list has grown all the time, and what
-// is in the list is not. Own objects that are kept otherwise are less certain. Objects of which most are garbage are not
-// told.
+// is in the list is not. Own objects that are kept otherwise are less certain. Objects are not told if most of them are
+// garbage.
 func TestGrowthOfLists(t *testing.T) {
 	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Drawing.last",
 		Steps: []profile.HeapStep{{Type: "Shop.Step", Field: "before"}, {Type: "Shop.Step"}}}

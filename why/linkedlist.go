@@ -38,8 +38,8 @@ func (e *evidence) grownList() (out *linkedList) {
 	return out
 }
 
-// grownObjects are the own objects that have become more and keep the most bytes, whatever keeps the objects; nil: there
-// are none. Many small collections, or a tree, have no large collection.
+// grownObjects are the own objects that have become more and keep the most bytes, whatever keeps the objects; nil:
+// there are none. Many small collections, or a tree, have no large collection.
 func (e *evidence) grownObjects() (out *linkedList) {
 	for _, p := range e.GrowingTypes() {
 		i := slices.IndexFunc(e.Rows, func(r heapwalk.Row) bool { return r.Type == p.Type })

@@ -13,7 +13,8 @@ func TestNameServer(t *testing.T) {
 	look := func(id, port int, of string) profile.Thread {
 		io := profile.Wait{Kind: profile.WaitIO,
 			Target: fmt.Sprintf("%spoll udp 10.1.2.3:%d → 10.0.0.53:53", of, port+id)}
-		return waiting(id, io, "libc.so.6!poll", "libc.so.6!getaddrinfo", "System.Net.Dns.GetHostAddresses", "Shop.Prices.Ask")
+		return waiting(id, io, "libc.so.6!poll", "libc.so.6!getaddrinfo", "System.Net.Dns.GetHostAddresses",
+			"Shop.Prices.Ask")
 	}
 	const in = "getaddrinfo: "
 	ask := func(port int) []profile.Thread { return []profile.Thread{look(1, port, in), look(2, port, in)} }
