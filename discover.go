@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/search"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Found is a .NET process from Discover.
@@ -23,7 +23,7 @@ type Found struct {
 	CPU     time.Duration // of all threads since the process started, in user and kernel mode
 	RSS     int64         // bytes of memory in RAM, shared memory included
 	// Runtime describes the runtime. Runtime is zero if this process may not read the other process.
-	Runtime profile.Runtime
+	Runtime snapshot.Runtime
 	// Err says why the process cannot be opened and what to do; nil if it can.
 	Err error
 }

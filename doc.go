@@ -54,6 +54,8 @@
 // Process.Requests the requests of a web server. Discover lists the processes of the machine, and
 // Diagnose says why a process cannot be read.
 //
+// Package clrsnap/snapshot has the results: threads, frames, waits, heaps, tasks, requests.
+//
 // Package clrsnap/why judges a process. Package clrsnap/record samples the stacks of all threads
 // over time. Package clrsnap/events has the synchronous form of DoStackSnapshot: a walk of the
 // current thread in response to a notification. Package clrsnap/symbols fetches symbols from servers.

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestDoStackSnapshotFrames compares the callbacks for every blocked thread with Snapshot's walk: one callback for each
@@ -45,18 +45,18 @@ func testDoStackSnapshotFrames(t *testing.T, runtime string) {
 }
 
 // passedOver reports whether DoStackSnapshot does not report a managed frame.
-func passedOver(f *profile.Frame) bool {
-	return f.Kind == profile.Managed && len(livetest.Reported([]profile.Frame{*f})) == 0
+func passedOver(f *snapshot.Frame) bool {
+	return f.Kind == snapshot.Managed && len(livetest.Reported([]snapshot.Frame{*f})) == 0
 }
 
 // wantCalls are the callbacks that DoStackSnapshot must make for a walk.
-func wantCalls(frames []profile.Frame) []livetest.Call {
+func wantCalls(frames []snapshot.Frame) []livetest.Call {
 	var want []livetest.Call
 	inRun := true // the run above the first managed frame is not reported
 	for i := range frames {
 		f := &frames[i]
 		switch {
-		case f.Kind == profile.Managed:
+		case f.Kind == snapshot.Managed:
 			inRun = false
 			if !passedOver(f) {
 				want = append(want, livetest.Call{ID: clrsnap.FunctionID(f.FunctionID), IP: f.IP})
@@ -69,7 +69,7 @@ func wantCalls(frames []profile.Frame) []livetest.Call {
 	return want
 }
 
-func checkCalls(t *testing.T, name string, got, bare, want []livetest.Call, frames []profile.Frame) {
+func checkCalls(t *testing.T, name string, got, bare, want []livetest.Call, frames []snapshot.Frame) {
 	t.Helper()
 	same := func(a, b livetest.Call) bool { return a.ID == b.ID && a.IP == b.IP }
 	if !slices.EqualFunc(got, want, same) {
@@ -103,13 +103,13 @@ func checkContexts(t *testing.T, name string, got []livetest.Call) {
 }
 
 // checkRuns walks each run of unmanaged frames from the context of its callback.
-func checkRuns(t *testing.T, name string, s *clrsnap.Suspension, got []livetest.Call, frames []profile.Frame) {
+func checkRuns(t *testing.T, name string, s *clrsnap.Suspension, got []livetest.Call, frames []snapshot.Frame) {
 	t.Helper()
 	for i, c := range got {
 		if c.ID != 0 {
 			continue
 		}
-		at := slices.IndexFunc(frames, func(f profile.Frame) bool {
+		at := slices.IndexFunc(frames, func(f snapshot.Frame) bool {
 			return f.IP == c.IP && f.SP == c.Context.Regs[arch.RSP]
 		})
 		var seen []uint64
@@ -123,7 +123,7 @@ func checkRuns(t *testing.T, name string, s *clrsnap.Suspension, got []livetest.
 		}
 		var want []uint64
 		rest := frames[at:]
-		for len(rest) > 0 && rest[0].Kind == profile.Native {
+		for len(rest) > 0 && rest[0].Kind == snapshot.Native {
 			want = append(want, rest[0].IP)
 			rest = rest[1:]
 		}
@@ -136,7 +136,7 @@ func checkRuns(t *testing.T, name string, s *clrsnap.Suspension, got []livetest.
 
 // checkNext requires that the frame below a run is the walk's next managed frame. If that frame is reported, its
 // callback has the same registers.
-func checkNext(t *testing.T, name string, next *clrsnap.Context, rest []profile.Frame, following []livetest.Call) {
+func checkNext(t *testing.T, name string, next *clrsnap.Context, rest []snapshot.Frame, following []livetest.Call) {
 	t.Helper()
 	if next == nil || len(rest) == 0 {
 		if next != nil || len(rest) != 0 {
@@ -163,7 +163,7 @@ func checkNext(t *testing.T, name string, next *clrsnap.Context, rest []profile.
 	}
 }
 
-func checkFunctions(t *testing.T, p *clrsnap.Process, frames []profile.Frame) {
+func checkFunctions(t *testing.T, p *clrsnap.Process, frames []snapshot.Frame) {
 	t.Helper()
 	for _, f := range frames {
 		got, err := p.GetFunctionFromIP(f.IP)

@@ -16,10 +16,11 @@ import (
 // mayImport has the imports that each package is allowed. Data flows one way, as docs/architecture.md draws the flow:
 // no arrow points back.
 var mayImport = map[string]string{
-	"profile":            "internal/dedup",
-	"export":             "profile internal/display internal/jsonwriter",
-	"export/gcdump":      "profile internal/display",
-	"report":             "profile internal/display internal/jsonwriter",
+	"snapshot":           "internal/dedup",
+	"profile":            "snapshot",
+	"export":             "profile snapshot internal/display internal/jsonwriter",
+	"export/gcdump":      "snapshot internal/display",
+	"report":             "profile snapshot internal/display internal/jsonwriter",
 	"internal/arch":      "",
 	"internal/ecma335":   "",
 	"internal/target":    "internal/arch",
@@ -83,9 +84,9 @@ var mayImport = map[string]string{
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
-	"internal/waits": "profile internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
+	"internal/waits": "snapshot internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
 		"internal/clr/object internal/clr/pal internal/clr/thread",
-	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
+	"internal/assemblies": "snapshot internal/arch internal/bundle internal/target",
 	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
 		"internal/locate internal/contract internal/clr internal/clr/* internal/walk",
@@ -100,8 +101,8 @@ var mayImport = map[string]string{
 	"internal/proof/heap":       "",
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
-	"internal/proof/judge":      "profile internal/livetest internal/testenv",
-	"internal/proof/observer":   "export profile internal/livetest internal/testenv/role",
+	"internal/proof/judge":      "profile snapshot internal/livetest internal/testenv",
+	"internal/proof/observer":   "export profile snapshot internal/livetest internal/testenv/role",
 	"internal/proof/oracle":     ". internal/agent internal/livetest internal/target/live",
 	"internal/proof/perfmap":    "",
 	"internal/proof/ordeal":     "",
@@ -128,11 +129,10 @@ var mayImport = map[string]string{
 	"scripts/mutate":         "",
 	"scripts/words":          "",
 	"internal/matrix":        "",
-	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
+	"internal/livetest": ". record profile snapshot report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 
-	"internal/moments": "profile internal/deadlock internal/heapwalk internal/livetest internal/naming " +
-		"internal/requests " +
+	"internal/moments": "internal/deadlock internal/heapwalk internal/livetest internal/naming internal/requests " +
 		"internal/session internal/target/recorded internal/tasks internal/testenv internal/walk",
 
 	"internal/ecma335/ecma335test": "",
@@ -140,67 +140,66 @@ var mayImport = map[string]string{
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract internal/ecma335/ecma335test",
 	"internal/confine":     "",
 
-	"internal/display":     "profile",
+	"internal/display":     "profile snapshot",
 	"internal/jsonwriter":  "",
 	"internal/dedup":       "",
-	"internal/profiletest": "profile internal/display",
+	"internal/profiletest": "profile snapshot internal/display",
 
 	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pace internal/pdb " +
 		"internal/pe internal/target",
-	"internal/lines": "profile symbols internal/arch internal/foreign internal/module internal/pe internal/source " +
-		"internal/target",
+	"internal/lines": "profile snapshot symbols internal/arch internal/foreign internal/module internal/pe " +
+		"internal/source internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/heapwalk": "profile internal/arch internal/awaits internal/clr internal/clr/* internal/contract " +
+	"internal/heapwalk": "snapshot internal/arch internal/awaits internal/clr internal/clr/* internal/contract " +
 		"internal/moment internal/session internal/target internal/target/live internal/tasks",
-	"internal/deadlock": "profile internal/arch internal/clr/* internal/naming internal/session internal/tasks " +
+	"internal/deadlock": "snapshot internal/arch internal/clr/* internal/naming internal/session internal/tasks " +
 		"internal/walk",
-	"internal/requests": "profile internal/arch internal/awaits internal/clr/* internal/moment internal/session " +
+	"internal/requests": "snapshot internal/arch internal/awaits internal/clr/* internal/moment internal/session " +
 		"internal/target internal/target/live internal/tasks",
-	"internal/tasks": "profile internal/arch internal/awaits internal/clr/* internal/moment internal/naming " +
+	"internal/tasks": "snapshot internal/arch internal/awaits internal/clr/* internal/moment internal/naming " +
 		"internal/session internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
-	"internal/naming": "profile symbols internal/arch internal/assemblies internal/clr internal/clr/* " +
+	"internal/naming": "snapshot symbols internal/arch internal/assemblies internal/clr internal/clr/* " +
 		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
-	"internal/awaits": "profile internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
+	"internal/awaits": "snapshot internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
 		"internal/naming internal/source internal/target internal/unwind/insns internal/walk",
-	"internal/exceptions": "profile internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
+	"internal/exceptions": "snapshot internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
 		"internal/naming internal/target",
 	"internal/descriptors": "internal/openfiles internal/procfs internal/sockdiag",
 	"internal/origin": "internal/arch internal/contract internal/engine internal/locate internal/target " +
 		"internal/target/core internal/target/live internal/target/recorded",
-	"internal/session": "profile internal/arch internal/awaits internal/cgroup internal/clr internal/clr/* " +
+	"internal/session": "snapshot internal/arch internal/awaits internal/cgroup internal/clr internal/clr/* " +
 		"internal/dedup internal/descriptors internal/engine internal/exceptions internal/locate internal/moment " +
 		"internal/mounts internal/naming internal/origin internal/priority internal/procfs internal/target " +
 		"internal/target/core internal/target/live internal/target/recorded internal/waits internal/walk",
-	"internal/search": "profile internal/engine internal/locate internal/mounts internal/origin internal/procfs " +
+	"internal/search": "snapshot internal/engine internal/locate internal/mounts internal/origin internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
 		"internal/origin internal/perfevent internal/session internal/target/live",
 	"internal/pace": "",
 	"internal/link": "internal/agent internal/arch internal/awaits internal/inject internal/pace " +
 		"internal/priority internal/session internal/target/live",
-	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
+	"internal/bridge": "snapshot internal/agent internal/arch internal/clr/codemap internal/session",
 
-	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap " +
+	".": "snapshot symbols internal/arch internal/target internal/bridge internal/clr/codemap " +
 		"internal/deadlock internal/diagnose internal/heapwalk internal/locate internal/mounts internal/naming " +
 		"internal/origin internal/requests internal/search internal/session internal/source internal/target/live " +
 		"internal/tasks internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
-	"record": ". events profile internal/agent internal/arch internal/awaits internal/bridge internal/clr/thread " +
-		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
-		"internal/heapwalk internal/naming internal/perfevent internal/priority internal/procfs internal/session " +
-		"internal/source " +
-		"internal/target internal/target/live internal/walk",
+	"record": ". events profile snapshot internal/agent internal/arch internal/awaits internal/bridge " +
+		"internal/clr/thread internal/display internal/engine internal/heapwalk internal/lines internal/link " +
+		"internal/module internal/naming internal/pace internal/perfevent internal/priority internal/procfs " +
+		"internal/session internal/source internal/target internal/target/live internal/walk",
 
-	"internal/phrase": "profile internal/display",
-	"internal/gather": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool " +
+	"internal/phrase": "profile snapshot internal/display",
+	"internal/gather": ". events record profile snapshot internal/bridge internal/cgroup internal/clr/threadpool " +
 		"internal/display internal/heapwalk internal/openfiles internal/phrase internal/procfs internal/requests " +
 		"internal/session internal/sockdiag internal/tasks",
-	"why": ". profile internal/clr/threadpool internal/display internal/gather internal/heapwalk internal/phrase " +
-		"internal/tasks",
+	"why": ". profile snapshot internal/clr/threadpool internal/display internal/gather internal/heapwalk " +
+		"internal/phrase internal/tasks",
 
-	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
+	"cmd/clrsnap": ". events record profile snapshot report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }

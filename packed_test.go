@@ -10,7 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestPackStacks: packed stacks are the same as unpacked stacks, in every way of being on a stack.
@@ -20,12 +20,12 @@ func TestPackStacks(t *testing.T) {
 	for _, s := range a.Stacks {
 		stands[s.TID] = true
 	}
-	comparePacked(t, a, func(th *profile.Thread) bool { return stands[th.OSThreadID] })
+	comparePacked(t, a, func(th *snapshot.Thread) bool { return stands[th.OSThreadID] })
 	livetest.EndsWell(t, a)
 
 	a = testenv.Start(t, "inlined", testenv.Options{})
-	inlined := comparePacked(t, a, func(th *profile.Thread) bool {
-		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+	inlined := comparePacked(t, a, func(th *snapshot.Thread) bool {
+		return slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool {
 			return strings.HasPrefix(f.Method, "Inlined.Cases.")
 		})
 	})
@@ -35,7 +35,7 @@ func TestPackStacks(t *testing.T) {
 }
 
 // comparePacked compares the stacks of threads that stand still, and returns how many inlined methods they have.
-func comparePacked(t *testing.T, a *testenv.App, stands func(*profile.Thread) bool) (inlined int) {
+func comparePacked(t *testing.T, a *testenv.App, stands func(*snapshot.Thread) bool) (inlined int) {
 	t.Helper()
 	o := clrsnap.Options{Lines: true, Inlined: true, Async: true, ExactGenerics: true}
 	plain := livetest.Open(t, a, o)
@@ -45,7 +45,7 @@ func comparePacked(t *testing.T, a *testenv.App, stands func(*profile.Thread) bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, take := range map[string]func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
+	for name, take := range map[string]func(context.Context, clrsnap.Filter) (*snapshot.Snapshot, error){
 		"one by one": packs.SnapshotAll, "at once": packs.SnapshotAtOnce,
 	} {
 		got, err := take(t.Context(), nil)
@@ -65,7 +65,7 @@ func comparePacked(t *testing.T, a *testenv.App, stands func(*profile.Thread) bo
 			if compared++; th.Packed != nil {
 				packed++
 			}
-			var buf []profile.Frame
+			var buf []snapshot.Frame
 			if frames := th.Stack(&buf); !reflect.DeepEqual(frames, of.Frames) || th.Error != of.Error {
 				t.Errorf("%s, %s: thread %d has\n%+v\nwant\n%+v", a, name, of.OSThreadID, frames, of.Frames)
 			}
@@ -83,7 +83,7 @@ func comparePacked(t *testing.T, a *testenv.App, stands func(*profile.Thread) bo
 	return inlined
 }
 
-func threadOf(s *profile.Snapshot, tid int) *profile.Thread {
+func threadOf(s *snapshot.Snapshot, tid int) *snapshot.Thread {
 	for i := range s.Threads {
 		if s.Threads[i].OSThreadID == tid {
 			return &s.Threads[i]

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 	"clrsnap/symbols"
 )
 
@@ -33,30 +33,30 @@ type Options struct {
 	// such a process in a process of its own, so that the reader can be abandoned.
 	NonBlocking bool
 	// ExactGenerics finds the instantiation of shared generic code, where the managed frame keeps the instantiation:
-	// List<Order>.Add instead of List<__Canon>.Add. profile.Frame.Generics says so. A running thread may be stopped
+	// List<Order>.Add instead of List<__Canon>.Add. snapshot.Frame.Generics says so. A running thread may be stopped
 	// once more for ExactGenerics.
 	ExactGenerics bool
-	// Lines finds the source lines of frames (profile.Frame.Line). The lines of managed frames come from the portable
+	// Lines finds the source lines of frames (snapshot.Frame.Line). The lines of managed frames come from the portable
 	// PDBs of the assemblies. A PDB is looked for inside its assembly and beside the assembly, and must have the id and
 	// the checksum that the assembly asks for. The lines of native frames come from DWARF. Nothing is fetched from
 	// anywhere, unless Source says so.
 	Lines bool
 	// Symbols are folders on this machine with more PDBs and debug files of native modules.
 	Symbols []string
-	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks of snapshots.
+	// Inlined adds frames for methods that were certainly inlined (snapshot.Frame.Inlined) to the stacks of snapshots.
 	// Recordings get the frames too (profile.Location.Inlined) if the process has not ended by then. DoStackSnapshot
 	// never reports inlined methods.
 	Inlined bool
-	// Async adds frames of kind profile.Async to the stacks of snapshots. They stand below a running async method, for
+	// Async adds frames of kind snapshot.Async to the stacks of snapshots. They stand below a running async method, for
 	// the methods that await the running method and are not on the stack. DoStackSnapshot never reports async frames.
 	Async bool
-	// Permits says whether SnapshotWaits also finds the likely holders (profile.WaitGraph.Likely): who has permits of a
-	// SemaphoreSlim, and who completes a TaskCompletionSource. For that SnapshotWaits reads the managed heap.
+	// Permits says whether SnapshotWaits also finds the likely holders (snapshot.WaitGraph.Likely): who has permits of
+	// a SemaphoreSlim, and who completes a TaskCompletionSource. For that SnapshotWaits reads the managed heap.
 	Permits PermitsMode
 	// SourceRoots say where source files are on this machine. The first root that fits a file counts.
 	SourceRoots []SourceRoot
-	// PackStacks packs the stacks of SnapshotAll and SnapshotAtOnce (profile.Thread.Packed), for snapshots of many
-	// threads: packed stacks take a tenth of the memory. profile.Thread.Frames of a packed thread is nil. The methods
+	// PackStacks packs the stacks of SnapshotAll and SnapshotAtOnce (snapshot.Thread.Packed), for snapshots of many
+	// threads: packed stacks take a tenth of the memory. snapshot.Thread.Frames of a packed thread is nil. The methods
 	// Depth, Frame and Stack work for all threads. Three kinds of stacks stay unpacked: very deep stacks, stacks with
 	// async frames, and with a Source all stacks.
 	PackStacks bool
@@ -148,7 +148,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 func (p *Process) Close() error { return p.s.Close() }
 
 // Info describes the process and its runtime.
-func (p *Process) Info() profile.Process { return p.s.Info() }
+func (p *Process) Info() snapshot.Process { return p.s.Info() }
 
 // HasRuntime reports whether there is a readable runtime. Without Options.NativeOnly the answer is false only for
 // native AOT programs: their runtime is not the CLR, and their methods are native functions. HasLocks, Heap

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/deadlock"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Threads lists the threads of the target: managed and native threads. With an error, such as ErrExited, there is no
@@ -37,26 +37,26 @@ func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
 // SnapshotAll takes a snapshot of every thread that filter accepts (nil: all), one after the other. Each thread is
 // stopped only for the copy. When the process exits or ctx ends, there is an error, and a Snapshot of the threads
 // captured before, too. With other errors the Snapshot is nil.
-func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*snapshot.Snapshot, error) {
 	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner()})
 	return s, publish(err)
 }
 
-// SnapshotWaits is SnapshotAll with the wait graph (profile.Snapshot.WaitGraph). SnapshotWaits looks again at threads
+// SnapshotWaits is SnapshotAll with the wait graph (snapshot.Snapshot.WaitGraph). SnapshotWaits looks again at threads
 // of a running process that seem to wait for one another. The second look proves that all of them waited at the same
-// time (profile.Thread.Still), or that they did not, and takes a fraction of a millisecond for each thread. The second
+// time (snapshot.Thread.Still), or that they did not, and takes a fraction of a millisecond for each thread. The second
 // look stops no thread that SnapshotAll would not stop.
-func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*snapshot.Snapshot, error) {
 	s, err := deadlock.Snapshot(ctx, p.s, deadlock.Options{Filter: filter.inner(), Permits: p.permits})
 	return s, publish(err)
 }
 
 // SnapshotWaitsAtRest is SnapshotWaits while all threads of a running process stand still, for most at most; 0 stands
 // for 2 s. So all waits, holds and likely holders belong to one moment, also while the collector moves objects all the
-// time. profile.Snapshot.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+// time. snapshot.Snapshot.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
 // held, the result is that of SnapshotWaits.
 func (p *Process) SnapshotWaitsAtRest(ctx context.Context, filter Filter, most time.Duration) (
-	*profile.Snapshot, error,
+	*snapshot.Snapshot, error,
 ) {
 	s, err := deadlock.SnapshotAtRest(ctx, p.s, deadlock.Options{Filter: filter.inner(), Permits: p.permits}, most)
 	return s, publish(err)
@@ -70,7 +70,7 @@ func (p *Process) SnapshotWaitsAtRest(ctx context.Context, filter Filter, most t
 // instants. The last attempt counts, complete or not: a missing thread says why. The stacks in a core dump always
 // belong to one instant. When the process exits after the capture, there is an error and the Snapshot too; when ctx
 // ends, there is only its error.
-func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*snapshot.Snapshot, error) {
 	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner(), AtOnce: true})
 	return s, publish(err)
 }

@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TasksOptions say how the heap is looked at. The zero value has good defaults.
@@ -19,7 +19,7 @@ type TasksOptions struct {
 	// the step has come, from 0 to 1; nil: no calls.
 	Doing func(what string, done float64)
 	// Stop stops all threads of a running process for a further look, so that everything belongs to one moment.
-	// profile.Tasks.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
+	// snapshot.Tasks.Stop says whether that was so, and how long the threads stood still. If the threads cannot be
 	// held, or if MaxPause is too short, the look while the program ran counts.
 	Stop bool
 	// MaxPause is how long threads may stand still; 0 stands for 2 s.
@@ -31,7 +31,7 @@ type TasksOptions struct {
 // as well. When ctx ends, the result has the methods found until then, and is Partial; when the process exits, there is
 // an error and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not
 // known. Lines are found with Options.Lines.
-func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*profile.Tasks, error) {
+func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*snapshot.Tasks, error) {
 	t, err := tasks.Find(ctx, p.s, session.WalkOptions{
 		MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing, Stop: o.Stop, MaxPause: o.MaxPause,
 	})

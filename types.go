@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // ThreadID is the address of the runtime's Thread object.
@@ -172,7 +172,7 @@ func (f Filter) inner() session.Filter {
 }
 
 // Stack is a thread with its frames from Snapshot.
-type Stack = profile.Thread
+type Stack = snapshot.Thread
 
 // ClassID is the address of a type's MethodTable: the ClassID of the profiling
 // API.

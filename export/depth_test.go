@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // deep is a recording with one stack of n frames.
 func deep(frames int) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{Nodes: frames + 1})
 	at := b.Location(profile.Location{
-		Function: b.Function(profile.Function{Kind: profile.Managed, Display: "f", Short: "f"}),
+		Function: b.Function(profile.Function{Kind: snapshot.Managed, Display: "f", Short: "f"}),
 	})
 	node := int32(0)
 	for range frames {
@@ -21,7 +22,7 @@ func deep(frames int) *profile.Recording {
 	}
 	b.Add(profile.Sample{Weight: 1000, Node: node, Thread: b.Thread(profile.RecordedThread{})})
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 1}}
+	r.Processes = []snapshot.Process{{PID: 1}}
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 99, Samples: 1}}
 	return r
 }

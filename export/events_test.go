@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	pprof "github.com/google/pprof/profile"
+
 	"clrsnap/internal/display"
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
-
-	pprof "github.com/google/pprof/profile"
+	"clrsnap/snapshot"
 )
 
 func TestEventFormats(t *testing.T) {
@@ -57,12 +58,12 @@ func TestEventReadBack(t *testing.T) {
 			shorts[r.Functions[i].Short] = true
 		}
 		for _, f := range got.Functions {
-			if f.Kind == profile.Event && (!shorts[f.Short] || f.Signature != "") {
+			if f.Kind == snapshot.Event && (!shorts[f.Short] || f.Signature != "") {
 				t.Errorf("%s: %+v", name, f)
 			}
 		}
 		for _, l := range got.Locations {
-			if got.Functions[l.Function].Kind == profile.Event && l.Offset != 0 {
+			if got.Functions[l.Function].Kind == snapshot.Event && l.Offset != 0 {
 				t.Errorf("%s: an event is at offset %d", name, l.Offset)
 			}
 		}
@@ -70,7 +71,7 @@ func TestEventReadBack(t *testing.T) {
 	got := readBack(t, written(t, Pprof, r))
 	equalMaps(t, "sums", sums(got), sums(r))
 	folded := readBack(t, written(t, foldedOf(profile.Alloc, false), r))
-	if f := folded.Function(folded.Samples[0].Node); f.Kind != profile.Event || f.Display != "System.Byte[]" {
+	if f := folded.Function(folded.Samples[0].Node); f.Kind != snapshot.Event || f.Display != "System.Byte[]" {
 		t.Errorf("folded: %+v", f)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // FlameOptions are the options of FlameGraph. The zero value works.
@@ -131,9 +132,9 @@ type pagePart struct {
 }
 
 func writePlumbing(w io.Writer, r, base *profile.Recording) error {
-	out := pagePlumbing{MinFold: profile.MinFold, Recording: []int32{}, Base: []int32{}}
+	out := pagePlumbing{MinFold: snapshot.MinFold, Recording: []int32{}, Base: []int32{}}
 	index := map[string]int32{}
-	for i, p := range profile.PlumbingTable() {
+	for i, p := range snapshot.PlumbingTable() {
 		index[p.Name] = int32(i)
 		out.Parts = append(out.Parts, pagePart{p.Name, append([]string{}, p.Implied...)})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // FoldedOptions are the options of Folded. The zero value works.
@@ -86,9 +87,9 @@ const (
 func foldedName(f *profile.Function) string {
 	name := foldedText(display.FullName(f))
 	switch f.Kind {
-	case profile.Kernel:
+	case snapshot.Kernel:
 		name += foldedKernel
-	case profile.Event:
+	case snapshot.Event:
 		name += foldedEvent
 	}
 	return name

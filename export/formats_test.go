@@ -17,11 +17,12 @@ import (
 	"testing"
 	"time"
 
+	pprof "github.com/google/pprof/profile"
+
 	"clrsnap/internal/display"
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
-
-	pprof "github.com/google/pprof/profile"
+	"clrsnap/snapshot"
 )
 
 func foldedOf(mode profile.Mode, byThread bool) func(io.Writer, *profile.Recording) error {
@@ -133,7 +134,7 @@ func TestPprofReadBack(t *testing.T) {
 			if f.Display == "" {
 				f.Display, f.Short = display.Nameless(f.Module), display.Nameless(f.Module)
 			}
-			if f.Kind != profile.Managed {
+			if f.Kind != snapshot.Managed {
 				f.Short = f.Display
 			}
 			want[f] = true
@@ -192,7 +193,7 @@ func TestPprofTool(t *testing.T) {
 // pprofShown returns the name in pprof for a function: pprof takes native names for C++ and leaves out
 // their parameters.
 func pprofShown(f *profile.Function) string {
-	if f.Kind == profile.Native && f.Method != "" {
+	if f.Kind == snapshot.Native && f.Method != "" {
 		return f.Short
 	}
 	return display.FullName(f)
@@ -559,7 +560,7 @@ func TestTraceTooLarge(t *testing.T) {
 	var leaf [2]int32
 	for i := range 60 { // two stacks, 60 deep, with nothing in common
 		l := b.Location(profile.Location{
-			Function: b.Function(profile.Function{Kind: profile.Native, Method: strconv.Itoa(i)}),
+			Function: b.Function(profile.Function{Kind: snapshot.Native, Method: strconv.Itoa(i)}),
 		})
 		leaf[i%2] = b.Child(leaf[i%2], l)
 	}
@@ -567,7 +568,7 @@ func TestTraceTooLarge(t *testing.T) {
 		b.Add(profile.Sample{At: time.Duration(i), Weight: 1, Node: leaf[i%2]})
 	}
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 1}}
+	r.Processes = []snapshot.Process{{PID: 1}}
 	var size countingWriter
 	err := ChromeTrace(&size, r)
 	if err == nil || !strings.Contains(err.Error(), "9 million events") || size > 0 {

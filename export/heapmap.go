@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // HeapMapOptions are the options of HeapMap and HeapSVG. The zero value works.
@@ -18,7 +18,7 @@ type HeapMapOptions struct {
 	Title   string // empty: the program
 	Version string // of clrsnap
 	// Base is an earlier heap: colours show growth and shrinkage since; nil: there is none.
-	Base *profile.Heap
+	Base *snapshot.Heap
 	// Notes are sentences about the gaps of the heap.
 	Notes []string
 	Width int // of the picture of HeapSVG, in pixels; 0: 1200
@@ -27,7 +27,7 @@ type HeapMapOptions struct {
 // HeapMap writes a heap as an HTML page with a treemap: types in their namespaces, by bytes or by
 // objects, and, with Keepers, a tree of dominators. The page loads and sends nothing; its content
 // security policy enforces the isolation.
-func HeapMap(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
+func HeapMap(w io.Writer, h *snapshot.Heap, o HeapMapOptions) error {
 	style, script := pageFile("page.css")+heapFile("heap.css"), heapScript()
 	title := cmp.Or(o.Title, heapTitle(h))
 	return fillPage(w, heapFile("page.html"), map[string]func(io.Writer) error{
@@ -93,15 +93,15 @@ type heapTotal struct {
 
 // heapTypes are lists by type.
 type heapTypes struct {
-	Name        []string                      `json:"name"`
-	Short       []string                      `json:"short"`
-	Assembly    []string                      `json:"assembly"`
-	Origin      []int                         `json:"origin"` // as originIndex
-	Count       []uint64                      `json:"count"`
-	Bytes       []uint64                      `json:"bytes"`
-	Generations [][profile.Generations]uint64 `json:"generations"` // bytes
-	Retained    []uint64                      `json:"retained,omitempty"`
-	BytesChange []int64                       `json:"bytesChange,omitempty"`
+	Name        []string                       `json:"name"`
+	Short       []string                       `json:"short"`
+	Assembly    []string                       `json:"assembly"`
+	Origin      []int                          `json:"origin"` // as originIndex
+	Count       []uint64                       `json:"count"`
+	Bytes       []uint64                       `json:"bytes"`
+	Generations [][snapshot.Generations]uint64 `json:"generations"` // bytes
+	Retained    []uint64                       `json:"retained,omitempty"`
+	BytesChange []int64                        `json:"bytesChange,omitempty"`
 }
 
 // heapPageTree has lists by node.
@@ -115,7 +115,7 @@ type heapPageTree struct {
 	Own    []uint64 `json:"own"`
 }
 
-func heapPageOf(h *profile.Heap, o *HeapMapOptions) *heapPage {
+func heapPageOf(h *snapshot.Heap, o *HeapMapOptions) *heapPage {
 	all := h.Objects()
 	p := &heapPage{
 		Facts: heapFacts(h), Notes: []string{}, Total: heapTotal{Bytes: all.Bytes, Count: all.Count},
@@ -141,7 +141,7 @@ func heapPageOf(h *profile.Heap, o *HeapMapOptions) *heapPage {
 }
 
 // sinceText says the changes since an earlier heap.
-func sinceText(h, base *profile.Heap) string {
+func sinceText(h, base *snapshot.Heap) string {
 	text := signedBytes(int64(h.Objects().Bytes) - int64(base.Objects().Bytes))
 	if d := h.CapturedAt.Sub(base.CapturedAt); d > 0 && !base.CapturedAt.IsZero() {
 		text += " in " + d.Round(100*time.Millisecond).String()
@@ -150,10 +150,10 @@ func sinceText(h, base *profile.Heap) string {
 }
 
 // heapTypesOf lists the shown types, followed by types that only an earlier heap had.
-func heapTypesOf(h, base *profile.Heap) heapTypes {
+func heapTypesOf(h, base *snapshot.Heap) heapTypes {
 	t := heapTypes{ // no list is null
 		Name: []string{}, Short: []string{}, Assembly: []string{}, Origin: []int{}, Count: []uint64{},
-		Bytes: []uint64{}, Generations: [][profile.Generations]uint64{},
+		Bytes: []uint64{}, Generations: [][snapshot.Generations]uint64{},
 	}
 	var changes map[heapTypeKey]int64
 	if base != nil {
@@ -174,7 +174,7 @@ func heapTypesOf(h, base *profile.Heap) heapTypes {
 	}
 	for _, x := range shownTypes(base) {
 		if change := changes[heapTypeKey{x.Name, x.Assembly, x.Context}]; change < 0 {
-			t.add(&profile.HeapType{Name: x.Name, Assembly: x.Assembly, Context: x.Context})
+			t.add(&snapshot.HeapType{Name: x.Name, Assembly: x.Assembly, Context: x.Context})
 			t.BytesChange = append(t.BytesChange, change)
 			if h.HasRetained {
 				t.Retained = append(t.Retained, 0)
@@ -184,14 +184,14 @@ func heapTypesOf(h, base *profile.Heap) heapTypes {
 	return t
 }
 
-func (t *heapTypes) add(x *profile.HeapType) {
+func (t *heapTypes) add(x *snapshot.HeapType) {
 	t.Name = append(t.Name, display.Clean(x.Name))
 	t.Short = append(t.Short, display.Clean(shortType(x.Name)))
 	t.Assembly = append(t.Assembly, display.Clean(x.From()))
 	t.Origin = append(t.Origin, typeOrigin(x))
 	t.Count = append(t.Count, x.Count)
 	t.Bytes = append(t.Bytes, x.Bytes)
-	var ages [profile.Generations]uint64
+	var ages [snapshot.Generations]uint64
 	for g := range ages {
 		ages[g] = x.Generations[g].Bytes
 	}
@@ -199,7 +199,7 @@ func (t *heapTypes) add(x *profile.HeapType) {
 }
 
 // page is the tree for the page.
-func (t *heapTree) page(h *profile.Heap, id string) heapPageTree {
+func (t *heapTree) page(h *snapshot.Heap, id string) heapPageTree {
 	out := heapPageTree{ID: id}
 	shown := int32(len(shownTypes(h)))
 	for i := range t.nodes {

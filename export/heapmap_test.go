@@ -16,7 +16,7 @@ import (
 
 	"clrsnap/export"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // hostileType is a name that would be a script if it were ever more than text.
@@ -24,11 +24,11 @@ const hostileType = `Evil</script><script>document.title="owned"</script><img sr
 	"\x1b[31m\u202e{{script}}"
 
 // someHeap is a heap with so many types, mostly small types.
-func someHeap(types int) *profile.Heap {
-	h := &profile.Heap{
-		Process: profile.Process{PID: 4242, Command: "dotnet /srv/Shop.dll",
-			Runtime: profile.Runtime{Version: "10.0.14"}},
-		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), ConsistentShare: 1, Parts: []profile.HeapPart{{}},
+func someHeap(types int) *snapshot.Heap {
+	h := &snapshot.Heap{
+		Process: snapshot.Process{PID: 4242, Command: "dotnet /srv/Shop.dll",
+			Runtime: snapshot.Runtime{Version: "10.0.14"}},
+		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), ConsistentShare: 1, Parts: []snapshot.HeapPart{{}},
 	}
 	r := rand.New(rand.NewSource(1))
 	spaces := []struct{ name, assembly string }{
@@ -47,14 +47,14 @@ func someHeap(types int) *profile.Heap {
 			name = "byte[]"
 		}
 		n := uint64(1 + r.Intn(1000))
-		a := profile.HeapAmount{Count: n, Bytes: n * uint64(8+r.Intn(100)) * (1 + 40_000/uint64(i*i+1))}
-		t := profile.HeapType{Name: name, Assembly: s.assembly, HeapAmount: a}
+		a := snapshot.HeapAmount{Count: n, Bytes: n * uint64(8+r.Intn(100)) * (1 + 40_000/uint64(i*i+1))}
+		t := snapshot.HeapType{Name: name, Assembly: s.assembly, HeapAmount: a}
 		if s.name == "Npgsql.Internal" {
-			t.Owner = profile.OfPackage
+			t.Owner = snapshot.OfPackage
 		}
 		old := r.Float64()
-		t.Generations[profile.Gen2] = profile.HeapAmount{Count: n, Bytes: uint64(old * float64(a.Bytes))}
-		t.Generations[profile.Gen0].Bytes = a.Bytes - t.Generations[profile.Gen2].Bytes
+		t.Generations[snapshot.Gen2] = snapshot.HeapAmount{Count: n, Bytes: uint64(old * float64(a.Bytes))}
+		t.Generations[snapshot.Gen0].Bytes = a.Bytes - t.Generations[snapshot.Gen2].Bytes
 		h.Types = append(h.Types, t)
 		h.Parts[0].Objects.Add(a)
 	}
@@ -62,21 +62,21 @@ func someHeap(types int) *profile.Heap {
 }
 
 // withKeepers adds dominators: a static field, a chain, and the rest.
-func withKeepers(h *profile.Heap) *profile.Heap {
+func withKeepers(h *snapshot.Heap) *snapshot.Heap {
 	all := h.Objects().Bytes
 	h.HasRetained = true
-	h.Keepers = []profile.HeapKeeper{
+	h.Keepers = []snapshot.HeapKeeper{
 		{Type: -1, Retained: all},
-		{Parent: 0, Type: -1, Root: profile.RootStatic, Static: "Shop.Cache.all", Retained: all / 2},
-		{Parent: 1, Type: 4, Objects: profile.HeapAmount{Count: 1, Bytes: 80}, Retained: all / 2},
-		{Parent: 2, Type: 0, Objects: profile.HeapAmount{Count: 10, Bytes: all / 4}, Retained: all/2 - 100},
-		{Parent: 3, Type: 1, Objects: profile.HeapAmount{Count: 100, Bytes: all / 8}, Retained: all / 8},
-		{Parent: 0, Type: 3, Objects: profile.HeapAmount{Count: 7, Bytes: all / 5}, Retained: all / 4},
+		{Parent: 0, Type: -1, Root: snapshot.RootStatic, Static: "Shop.Cache.all", Retained: all / 2},
+		{Parent: 1, Type: 4, Objects: snapshot.HeapAmount{Count: 1, Bytes: 80}, Retained: all / 2},
+		{Parent: 2, Type: 0, Objects: snapshot.HeapAmount{Count: 10, Bytes: all / 4}, Retained: all/2 - 100},
+		{Parent: 3, Type: 1, Objects: snapshot.HeapAmount{Count: 100, Bytes: all / 8}, Retained: all / 8},
+		{Parent: 0, Type: 3, Objects: snapshot.HeapAmount{Count: 7, Bytes: all / 5}, Retained: all / 4},
 	}
 	return h
 }
 
-func heapMap(t testing.TB, h *profile.Heap, o export.HeapMapOptions) []byte {
+func heapMap(t testing.TB, h *snapshot.Heap, o export.HeapMapOptions) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := export.HeapMap(&b, h, o); err != nil {
@@ -184,7 +184,7 @@ type heapArea struct {
 // TestHeapSVG: the area of a type is in proportion to its bytes, as far as titles and gaps allow, and
 // all areas are inside the picture.
 func TestHeapSVG(t *testing.T) {
-	for name, h := range map[string]*profile.Heap{
+	for name, h := range map[string]*snapshot.Heap{
 		"10": someHeap(10), "5000": someHeap(5000), "keepers": withKeepers(someHeap(100)), "none": someHeap(0),
 	} {
 		h.Process.Command = "dotnet <b>" + hostileType
@@ -214,7 +214,7 @@ func TestHeapSVG(t *testing.T) {
 	}
 }
 
-func checkAreas(t *testing.T, name string, h *profile.Heap, areas []heapArea) {
+func checkAreas(t *testing.T, name string, h *snapshot.Heap, areas []heapArea) {
 	t.Helper()
 	byName := map[string]float64{}
 	for _, a := range areas {
@@ -364,9 +364,9 @@ func TestHeapMap(t *testing.T) {
 func checkHeapGrowth(t *testing.T, b *browser) {
 	t.Helper()
 	base, h := someHeap(200), withKeepers(someHeap(200))
-	base.Types = append(base.Types, profile.HeapType{Name: "Shop.Gone", Assembly: "Shop",
-		HeapAmount: profile.HeapAmount{Count: 1, Bytes: 1 << 20}})
-	base.Parts[0].Objects.Add(profile.HeapAmount{Count: 1, Bytes: 1 << 20})
+	base.Types = append(base.Types, snapshot.HeapType{Name: "Shop.Gone", Assembly: "Shop",
+		HeapAmount: snapshot.HeapAmount{Count: 1, Bytes: 1 << 20}})
+	base.Parts[0].Objects.Add(snapshot.HeapAmount{Count: 1, Bytes: 1 << 20})
 	h.Types[10].Bytes += 5 << 20
 	h.Parts[0].Objects.Bytes += 5 << 20
 	b.loadFolded(heapMap(t, h, export.HeapMapOptions{Base: base}))

@@ -10,12 +10,13 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // HeapSVG writes a heap as a picture of a treemap: types in their namespaces by bytes or, with
 // Keepers, a tree of dominators. The picture has no script. An area's name, bytes and objects show as
 // a tooltip.
-func HeapSVG(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
+func HeapSVG(w io.Writer, h *snapshot.Heap, o HeapMapOptions) error {
 	p := &heapPicture{w: bufio.NewWriter(w), h: h, o: &o, tree: heapTreeOf(h), width: float64(cmp.Or(o.Width, 1200))}
 	if o.Base != nil {
 		p.changes = heapChanges(h, o.Base)
@@ -37,7 +38,7 @@ const (
 
 type heapPicture struct {
 	w        *bufio.Writer
-	h        *profile.Heap
+	h        *snapshot.Heap
 	o        *HeapMapOptions
 	tree     *heapTree
 	width    float64

@@ -8,6 +8,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // heapTree is a heap as nested areas: types in their namespaces, or a tree of dominators. The first
@@ -22,15 +23,15 @@ type heapNode struct {
 	parent int32
 	typ    int32  // index in the heap's types; -1: none
 	label  string // of a node without a type
-	total  profile.HeapAmount
-	own    profile.HeapAmount // of the node's type itself
+	total  snapshot.HeapAmount
+	own    snapshot.HeapAmount // of the node's type itself
 }
 
 // heapTypeKey identifies a type in two heaps.
 type heapTypeKey struct{ name, assembly, context string }
 
 // heapChanges are the changes of types, in bytes.
-func heapChanges(h, base *profile.Heap) map[heapTypeKey]int64 {
+func heapChanges(h, base *snapshot.Heap) map[heapTypeKey]int64 {
 	out := map[heapTypeKey]int64{}
 	for _, c := range h.ChangeFrom(base) {
 		out[heapTypeKey{c.Name, c.Assembly, c.Context}] += c.Bytes
@@ -39,25 +40,25 @@ func heapChanges(h, base *profile.Heap) map[heapTypeKey]int64 {
 }
 
 // typeOrigin is originIndex of a type: the origin of its code.
-func typeOrigin(t *profile.HeapType) int {
+func typeOrigin(t *snapshot.HeapType) int {
 	switch t.Origin() {
-	case profile.OfUser:
+	case snapshot.OfUser:
 		return 0
-	case profile.OfPackage:
+	case snapshot.OfPackage:
 		return 1
 	}
 	return 2
 }
 
 // hasGenerations reports whether the objects' generations are known.
-func hasGenerations(h *profile.Heap) bool {
-	return slices.ContainsFunc(h.Types, func(t profile.HeapType) bool {
-		return t.Generations != [profile.Generations]profile.HeapAmount{}
+func hasGenerations(h *snapshot.Heap) bool {
+	return slices.ContainsFunc(h.Types, func(t snapshot.HeapType) bool {
+		return t.Generations != [snapshot.Generations]snapshot.HeapAmount{}
 	})
 }
 
 // shownTypes are the types in a picture.
-func shownTypes(h *profile.Heap) []profile.HeapType {
+func shownTypes(h *snapshot.Heap) []snapshot.HeapType {
 	return h.Types[:min(len(h.Types), mostHeapTypes)]
 }
 
@@ -76,7 +77,7 @@ const deepestNamespace = 8
 
 // heapTreeOf returns the picture of a heap: the tree of dominators, if it is known, or else types in
 // their namespaces.
-func heapTreeOf(h *profile.Heap) *heapTree {
+func heapTreeOf(h *snapshot.Heap) *heapTree {
 	if h.Keepers != nil {
 		return keeperTree(h)
 	}
@@ -84,12 +85,12 @@ func heapTreeOf(h *profile.Heap) *heapTree {
 }
 
 // keeperTree is the tree of dominators.
-func keeperTree(h *profile.Heap) *heapTree {
+func keeperTree(h *snapshot.Heap) *heapTree {
 	t := &heapTree{}
 	for i := range h.Keepers {
 		k := &h.Keepers[i]
 		n := heapNode{parent: k.Parent, typ: k.Type, own: k.Objects}
-		n.total = profile.HeapAmount{Count: k.Objects.Count, Bytes: k.Retained}
+		n.total = snapshot.HeapAmount{Count: k.Objects.Count, Bytes: k.Retained}
 		switch {
 		case i == 0:
 			n.label = "everything"
@@ -103,20 +104,20 @@ func keeperTree(h *profile.Heap) *heapTree {
 }
 
 // rootLabel names a dominator that is not an object.
-func rootLabel(k *profile.HeapKeeper) string {
+func rootLabel(k *snapshot.HeapKeeper) string {
 	switch k.Root {
-	case profile.RootStatic:
+	case snapshot.RootStatic:
 		return cmp.Or(k.Static, "fields without a name") + " (static)"
-	case profile.RootThreadStatic:
+	case snapshot.RootThreadStatic:
 		return cmp.Or(k.Static, "fields without a name") + " (thread static)"
-	case profile.RootHandle:
+	case snapshot.RootHandle:
 		return "handles (" + string(k.Handle) + ")"
 	}
 	return string(k.Root)
 }
 
 // namespaceTree is the types in their namespaces.
-func namespaceTree(h *profile.Heap) *heapTree {
+func namespaceTree(h *snapshot.Heap) *heapTree {
 	root := &namespace{}
 	shown := shownTypes(h)
 	for i := range shown {
@@ -178,7 +179,7 @@ func (n *namespace) in(name string) *namespace {
 
 // add adds the content of a namespace to a node. A namespace with nothing except one namespace inside
 // is joined with the inner namespace.
-func (n *namespace) add(t *heapTree, h *profile.Heap, at int32) {
+func (n *namespace) add(t *heapTree, h *snapshot.Heap, at int32) {
 	for _, i := range n.types {
 		own := h.Types[i].HeapAmount
 		t.nodes = append(t.nodes, heapNode{parent: at, typ: i, total: own, own: own})
@@ -220,7 +221,7 @@ var keywords = map[string]bool{
 }
 
 // label is the name of a node in its place.
-func (t *heapTree) label(h *profile.Heap, i int32) string {
+func (t *heapTree) label(h *snapshot.Heap, i int32) string {
 	n := &t.nodes[i]
 	if n.typ < 0 {
 		return n.label
@@ -245,7 +246,7 @@ func shortType(name string) string {
 }
 
 // heapFacts are a heap in some words.
-func heapFacts(h *profile.Heap) []string {
+func heapFacts(h *snapshot.Heap) []string {
 	all := h.Objects()
 	facts := []string{
 		display.Weight(profile.Bytes, int64(all.Bytes)), display.Number(int(all.Count)) + " objects",
@@ -264,6 +265,6 @@ func heapFacts(h *profile.Heap) []string {
 }
 
 // heapTitle names a heap by its program.
-func heapTitle(h *profile.Heap) string {
+func heapTitle(h *snapshot.Heap) string {
 	return "Heap of " + cmp.Or(h.Process.Program(), "process "+strconv.Itoa(h.Process.PID))
 }

@@ -10,6 +10,7 @@ import (
 	"clrsnap/export"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestPageEventFigures: for every event mode and choice the page shows the numbers computed in Go.
@@ -60,7 +61,7 @@ func TestPageEventFigures(t *testing.T) {
 // dropLeaves removes the events from the stacks.
 func dropLeaves(r *profile.Recording) {
 	for i := range r.Samples {
-		if f := r.Function(r.Samples[i].Node); f != nil && f.Kind == profile.Event {
+		if f := r.Function(r.Samples[i].Node); f != nil && f.Kind == snapshot.Event {
 			r.Samples[i].Node = r.Nodes[r.Samples[i].Node].Parent
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"clrsnap/export"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestPageReadBack: a page is a recording too, with and without another to compare.
@@ -43,14 +44,14 @@ func TestPageHostile(t *testing.T) {
 	var stack []int32
 	for _, n := range names {
 		stack = append(stack, builder.Location(profile.Location{
-			Function: builder.Function(profile.Function{Kind: profile.Managed, Method: n, Display: n, Short: n,
+			Function: builder.Function(profile.Function{Kind: snapshot.Managed, Method: n, Display: n, Short: n,
 				Signature: "(" + n + ")", Module: n}), Tier: n,
 		}))
 	}
 	builder.Thread(profile.RecordedThread{OSThreadID: 1, Name: names[0], Role: names[1]})
 	builder.Add(profile.Sample{Weight: 1e9, Node: builder.Stack(stack)})
 	r := builder.Recording()
-	r.Processes = []profile.Process{{PID: 1, Command: names[2], Runtime: profile.Runtime{Version: names[0]}}}
+	r.Processes = []snapshot.Process{{PID: 1, Command: names[2], Runtime: snapshot.Runtime{Version: names[0]}}}
 	r.Notes, r.Version, r.Duration = names, names[2], time.Second
 	b.load(page(t, r, export.FlameOptions{Title: names[2]}))
 	for i := range len(names) + 1 {

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"clrsnap/profile"
-
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Pprof writes a recording in the format of pprof's profile.proto, compressed with gzip. go tool
@@ -114,9 +115,9 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 const samplesOnly = "samples"
 
 type pprofModule struct {
-	kind  profile.Kind
+	kind  snapshot.Kind
 	name  string
-	owner profile.Origin
+	owner snapshot.Origin
 }
 
 // sampleGroup has the fields that samples must share to be added up.
@@ -289,7 +290,7 @@ const (
 
 // ownerFolder is the folder of the mapping of assemblies with a known Owner: tools show a mapping
 // without its folder.
-func ownerFolder(of profile.Origin) string {
+func ownerFolder(of snapshot.Origin) string {
 	if of == "" {
 		return ""
 	}
@@ -297,7 +298,7 @@ func ownerFolder(of profile.Origin) string {
 }
 
 // ownerOf returns the origin of a mapping's assembly.
-func ownerOf(file string) profile.Origin {
+func ownerOf(file string) snapshot.Origin {
 	for _, o := range owners[1:] {
 		if strings.HasPrefix(file, ownerFolder(o)) {
 			return o
@@ -307,26 +308,26 @@ func ownerOf(file string) profile.Origin {
 }
 
 // mappedKind is a kind known to other tools: the awaiting method of a method looks like its caller.
-func mappedKind(k profile.Kind) profile.Kind {
-	if k == profile.Async {
-		return profile.Managed
+func mappedKind(k snapshot.Kind) snapshot.Kind {
+	if k == snapshot.Async {
+		return snapshot.Managed
 	}
 	return k
 }
 
 func mappingFile(m pprofModule) string {
 	switch {
-	case m.kind == profile.Event && m.name == "":
+	case m.kind == snapshot.Event && m.name == "":
 		return eventMapping
-	case m.kind == profile.Event:
+	case m.kind == snapshot.Event:
 		return eventModule + m.name + "]"
-	case m.kind == profile.Kernel && (m.name == "" || m.name == kernelItself):
+	case m.kind == snapshot.Kernel && (m.name == "" || m.name == kernelItself):
 		return kernelMapping
-	case m.kind == profile.Kernel:
+	case m.kind == snapshot.Kernel:
 		return kernelModule + m.name + "]"
-	case m.kind == profile.Managed && m.name == "":
+	case m.kind == snapshot.Managed && m.name == "":
 		return dynamicMapping
-	case m.kind == profile.Managed:
+	case m.kind == snapshot.Managed:
 		return ownerFolder(m.owner) + m.name + assemblySuffix
 	case m.name == "":
 		return unknownMapping
@@ -401,7 +402,7 @@ func (e *pprofEncoder) writeMapping(id uint64, m *pprofMapped) {
 }
 
 // hasSlot reports whether a function has its own range of addresses.
-func hasSlot(f *profile.Function) bool { return f.Method != "" || f.Kind == profile.Event }
+func hasSlot(f *profile.Function) bool { return f.Method != "" || f.Kind == snapshot.Event }
 
 // boundedOffset keeps made-up addresses from overflowing.
 func boundedOffset(offset uint64) uint64 { return min(offset, 1<<40) }
@@ -418,9 +419,9 @@ const (
 )
 
 // origin is the origin of the code at the end of a stack.
-func (e *pprofEncoder) origin(node int32) profile.Origin {
+func (e *pprofEncoder) origin(node int32) snapshot.Origin {
 	for ; node > 0; node = e.r.Nodes[node].Parent {
-		if f := e.r.Function(node); f.Kind != profile.Event {
+		if f := e.r.Function(node); f.Kind != snapshot.Event {
 			return f.Origin()
 		}
 	}

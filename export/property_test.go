@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"clrsnap/internal/display"
 	"clrsnap/profile"
-
-	"pgregory.net/rapid"
+	"clrsnap/snapshot"
 )
 
 // recordings draws sound recordings of any shape.
@@ -42,7 +43,7 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 		b.Child(rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "parent"),
 			rapid.Int32Range(0, int32(len(r.Locations)-1)).Draw(t, "location"))
 	}
-	r.Processes = []profile.Process{{PID: rapid.IntRange(1, 9).Draw(t, "pid"), Command: text.Draw(t, "command")}}
+	r.Processes = []snapshot.Process{{PID: rapid.IntRange(1, 9).Draw(t, "pid"), Command: text.Draw(t, "command")}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "threads") {
 		b.Thread(profile.RecordedThread{
 			OSThreadID: 100 + i, ManagedThreadID: rapid.IntRange(0, 3).Draw(t, "managed"), Name: text.Draw(t, "name"),
@@ -86,7 +87,7 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 		if rapid.Bool().Draw(t, "stats") {
 			r.Modes = append(r.Modes, profile.ModeStats{
 				Mode: m, Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Samples: len(r.Samples),
-				Pauses: profile.Pauses{Count: 1, Max: 3}, Seen: int64(m), Every: 5,
+				Pauses: snapshot.Pauses{Count: 1, Max: 3}, Seen: int64(m), Every: 5,
 			})
 		}
 	}

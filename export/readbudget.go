@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // budget is how many bytes of memory reading a file may still take. Readers subtract from the budget
@@ -76,7 +77,7 @@ func (b *budget) takeThread(t *profile.RecordedThread) error {
 	return b.takeAll(threadCost, "threads", t.Name, t.Role)
 }
 
-func (b *budget) takeProcess(p *profile.Process) error {
+func (b *budget) takeProcess(p *snapshot.Process) error {
 	return b.takeAll(processCost, "processes", p.Command, p.Runtime.Version, p.Runtime.Path, p.Runtime.Shape)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // isFolded recognises folded stacks by their first line: a stack without control
@@ -165,13 +166,13 @@ func (m *foldedReader) location(name []byte) (int32, error) {
 func (m *foldedReader) foldedFunction(name string) (int32, error) {
 	name = strings.ReplaceAll(name, `\x3b`, ";")
 	if kernel, ok := strings.CutSuffix(name, foldedKernel); ok {
-		return m.put(functionOf(profile.Kernel, "", kernel, ""))
+		return m.put(functionOf(snapshot.Kernel, "", kernel, ""))
 	}
 	if event, ok := strings.CutSuffix(name, foldedEvent); ok {
-		return m.put(functionOf(profile.Event, "", event, ""))
+		return m.put(functionOf(snapshot.Event, "", event, ""))
 	}
 	if jitted, ok := strings.CutSuffix(name, "_[j]"); ok {
-		return m.put(functionOf(profile.Managed, "", jitted, ""))
+		return m.put(functionOf(snapshot.Managed, "", jitted, ""))
 	}
 	return m.function(name, "")
 }

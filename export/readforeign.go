@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // importer builds a recording from a format that stores less than clrsnap's own. Its memory comes from
@@ -48,7 +49,7 @@ func (m *importer) process(pid int) (int32, error) {
 		return i, nil
 	}
 	i = int32(len(m.r.Processes))
-	p := profile.Process{PID: pid}
+	p := snapshot.Process{PID: pid}
 	m.pids[pid] = i
 	m.r.Processes = append(m.r.Processes, p)
 	return i, m.budget.takeProcess(&p)
@@ -183,9 +184,9 @@ func (m *importer) function(name, file string) (int32, error) {
 
 // functionOf makes a function from its name in tools. If the exact name is empty, it becomes the name
 // without the parameters.
-func functionOf(kind profile.Kind, exact, name, module string) profile.Function {
+func functionOf(kind snapshot.Kind, exact, name, module string) profile.Function {
 	f := profile.Function{Kind: kind, Method: exact, Display: name, Short: name, Module: module}
-	if kind == profile.Event {
+	if kind == snapshot.Event {
 		if module != "" { // the event has a type
 			f.Display, f.Fate = display.SplitFate(name)
 			f.Short = display.WithoutNamespaces(f.Display)
@@ -196,12 +197,12 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 		return f
 	}
 	if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") && exact == "" {
-		if kind == profile.Native && module == "" && name != unknownMapping {
+		if kind == snapshot.Native && module == "" && name != unknownMapping {
 			f.Module = name[1 : len(name)-1]
 		}
 		return f // the function stands for a module
 	}
-	if kind == profile.Managed {
+	if kind == snapshot.Managed {
 		f.Display, f.Signature = display.SplitSignature(name)
 		f.Short = display.Shorten(f.Display)
 	}
@@ -212,21 +213,21 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 }
 
 // kindOf returns the kind of a function: from its module, or else a guess from its name.
-func kindOf(name, module string) profile.Kind {
+func kindOf(name, module string) snapshot.Kind {
 	switch {
 	case isEventMapping(module):
-		return profile.Event
+		return snapshot.Event
 	case strings.HasPrefix(module, "[kernel") || module == "vmlinux":
-		return profile.Kernel
+		return snapshot.Kernel
 	case strings.HasSuffix(module, assemblySuffix), strings.HasSuffix(module, ".exe"), module == dynamicMapping,
 		strings.HasPrefix(module, "perf-") && strings.HasSuffix(module, ".map"):
-		return profile.Managed
+		return snapshot.Managed
 	case module != "", strings.HasPrefix(name, "["), strings.Contains(name, "::"):
-		return profile.Native
+		return snapshot.Native
 	case strings.Contains(strings.TrimPrefix(name, "."), "."):
-		return profile.Managed // Namespace.Type.Method
+		return snapshot.Managed // Namespace.Type.Method
 	}
-	return profile.Native
+	return snapshot.Native
 }
 
 func isEventMapping(file string) bool {
@@ -234,17 +235,17 @@ func isEventMapping(file string) bool {
 }
 
 // moduleOfMapping returns the module for a mapping's file.
-func moduleOfMapping(kind profile.Kind, file string) string {
+func moduleOfMapping(kind snapshot.Kind, file string) string {
 	switch {
 	case file == dynamicMapping || file == unknownMapping || file == eventMapping:
 		return ""
-	case kind == profile.Event:
+	case kind == snapshot.Event:
 		return strings.TrimSuffix(strings.TrimPrefix(file, eventModule), "]")
-	case kind == profile.Kernel && strings.HasPrefix(file, kernelModule):
+	case kind == snapshot.Kernel && strings.HasPrefix(file, kernelModule):
 		return strings.TrimSuffix(strings.TrimPrefix(file, kernelModule), "]")
-	case kind == profile.Kernel:
+	case kind == snapshot.Kernel:
 		return kernelItself
-	case kind == profile.Managed && strings.HasSuffix(file, assemblySuffix):
+	case kind == snapshot.Managed && strings.HasSuffix(file, assemblySuffix):
 		return strings.TrimSuffix(file, assemblySuffix)
 	}
 	return file

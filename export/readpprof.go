@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // readPprof reads a pprof profile: everything from clrsnap's profiles, and as much as possible from
@@ -415,7 +416,7 @@ func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) 
 		if err == nil {
 			kind := kindOf(name, baseName(file))
 			f := functionOf(kind, exact, name, moduleOfMapping(kind, baseName(file)))
-			if f.Kind == profile.Managed {
+			if f.Kind == snapshot.Managed {
 				f.Owner = ownerOf(file)
 			}
 			i, err = in.put(f)

@@ -16,6 +16,7 @@ import (
 
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // recorded is a small recording with at least one sample of each sort: both modes, both states, three
@@ -27,7 +28,8 @@ func recorded() *profile.Recording {
 	}
 	method := func(module, method, display, short, signature string) profile.Function {
 		return profile.Function{
-			Kind: profile.Managed, Method: method, Display: display, Short: short, Signature: signature, Module: module,
+			Kind: snapshot.Managed, Method: method, Display: display, Short: short, Signature: signature,
+			Module: module,
 		}
 	}
 	start := at(method(profiletest.CoreLib, "System.Threading.Thread.StartCallback",
@@ -42,13 +44,13 @@ func recorded() *profile.Recording {
 	wait := at(method(profiletest.CoreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait",
 		"Monitor.Wait", "(object, int)"), 0x31, "ReadyToRun")
 	native := func(module, name, short string, offset uint64) int32 {
-		return at(profile.Function{Kind: profile.Native, Method: name, Display: name, Short: short, Module: module},
+		return at(profile.Function{Kind: snapshot.Native, Method: name, Display: name, Short: short, Module: module},
 			offset, "")
 	}
 	clr := native("libcoreclr.so", "", "", 0x5eb1d1)
 	doWait := native("libcoreclr.so", "Thread::DoWait(int, void**, bool)", "Thread::DoWait", 0x210)
 	memcpy := native("libc.so.6", "memcpy", "memcpy", 0x80)
-	kernel := at(profile.Function{Kind: profile.Kernel, Method: "do_futex", Display: "do_futex", Short: "do_futex",
+	kernel := at(profile.Function{Kind: snapshot.Kernel, Method: "do_futex", Display: "do_futex", Short: "do_futex",
 		Module: "kernel"}, 0x99, "")
 
 	app := b.Thread(profile.RecordedThread{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop", Role: "Main"})
@@ -81,14 +83,14 @@ func recorded() *profile.Recording {
 	addSources(b, main, scan0, scan1, clr)
 	r := b.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 250*time.Millisecond
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
+	r.Processes = []snapshot.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: snapshot.Runtime{
 		Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so", Shape: "shared",
 	}}}
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 100, Source: profile.FromProcessors, Samples: 9, Lost: 1, Broken: 1, Repaired: 2},
 		{
 			Mode: profile.Wall, Rate: 100, Got: 33.5, Samples: 8, Late: 3,
-			Pauses: profile.Pauses{Count: 4, P50: 14200, P99: 30000, Max: 31000}, Released: 1,
+			Pauses: snapshot.Pauses{Count: 4, P50: 14200, P99: 30000, Max: 31000}, Released: 1,
 		},
 	}
 	r.Cost = profile.Cost{
@@ -346,21 +348,21 @@ func (zeros) Read(p []byte) (int, error) {
 func TestOwner(t *testing.T) {
 	r := recorded()
 	for i := range r.Functions {
-		if f := &r.Functions[i]; f.Kind == profile.Managed && f.Module == "Shop" {
-			f.Owner = profile.OfPackage
+		if f := &r.Functions[i]; f.Kind == snapshot.Managed && f.Module == "Shop" {
+			f.Owner = snapshot.OfPackage
 		}
 	}
-	origins := func(r *profile.Recording) map[string]profile.Origin {
-		out := map[string]profile.Origin{}
+	origins := func(r *profile.Recording) map[string]snapshot.Origin {
+		out := map[string]snapshot.Origin{}
 		for i := range r.Functions {
-			if f := &r.Functions[i]; f.Kind == profile.Managed {
+			if f := &r.Functions[i]; f.Kind == snapshot.Managed {
 				out[f.Display] = f.Origin()
 			}
 		}
 		return out
 	}
 	want := origins(r)
-	if !slices.Contains(slices.Collect(maps.Values(want)), profile.OfPackage) {
+	if !slices.Contains(slices.Collect(maps.Values(want)), snapshot.OfPackage) {
 		t.Fatal("there is no function to test with")
 	}
 	page := func(w io.Writer, r *profile.Recording) error { return FlameGraph(w, r, FlameOptions{}) }
@@ -376,7 +378,7 @@ func TestOwner(t *testing.T) {
 	}
 	older := regexp.MustCompile(`,\s*"owner":\[[0-9,]*\]`).ReplaceAll(inflated(t, written(t, WriteRecording, r)), nil)
 	got, err := ReadRecording(bytes.NewReader(older))
-	if err != nil || slices.Contains(slices.Collect(maps.Values(origins(got))), profile.OfPackage) {
+	if err != nil || slices.Contains(slices.Collect(maps.Values(origins(got))), snapshot.OfPackage) {
 		t.Errorf("an older recording: %v", err)
 	}
 	bad := bytes.Replace(inflated(t, written(t, WriteRecording, r)), []byte(`"owner":[`), []byte(`"owner":[9`), 1)

@@ -12,6 +12,7 @@ import (
 
 	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The beginning of a recording's file, and the version of the written format. docs/recording.md
@@ -142,7 +143,7 @@ func writeIdle(c *columnWriter, r *profile.Recording) {
 func writeWaits(c *columnWriter, r *profile.Recording) {
 	waits := map[string][]int32{}
 	for what, samples := range r.WaitSamples() {
-		if what.Kind != profile.WaitIdle {
+		if what.Kind != snapshot.WaitIdle {
 			// Types of two assemblies can have one name. A target chooses the name, and the same name twice would
 			// not be JSON.
 			name := strings.ToValidUTF8(what.String(), "\uFFFD")
@@ -231,13 +232,13 @@ func (t *stringsOf) at(s string) int64 {
 }
 
 // kinds are the kinds of function by their numbers in the file.
-var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event, profile.Async}
+var kinds = [...]snapshot.Kind{snapshot.Managed, snapshot.Native, snapshot.Kernel, snapshot.Event, snapshot.Async}
 
 // owners are the values of profile.Function.Owner by their numbers in the file.
-var owners = [...]profile.Origin{"", profile.OfUser, profile.OfPackage, profile.OfFramework}
+var owners = [...]snapshot.Origin{"", snapshot.OfUser, snapshot.OfPackage, snapshot.OfFramework}
 
 // kindNumber returns the index of a kind in kinds, or -1.
-func kindNumber(k profile.Kind) int {
+func kindNumber(k snapshot.Kind) int {
 	for i := range kinds {
 		if kinds[i] == k {
 			return i

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The small objects of a recording's file. Every field is always written.
@@ -63,7 +64,7 @@ type fileCost struct {
 	Processors int           `json:"processors"`
 }
 
-func processesOut(list []profile.Process) []fileProcess {
+func processesOut(list []snapshot.Process) []fileProcess {
 	out := make([]fileProcess, len(list))
 	for i, p := range list {
 		out[i] = fileProcess{p.PID, p.Command, fileRuntime(p.Runtime)}
@@ -121,7 +122,7 @@ func (m *fileMode) stats() (profile.ModeStats, error) {
 	return profile.ModeStats{
 		Mode: mode, Rate: m.Rate, Got: m.Got, Source: profile.SourceNamed(m.Source),
 		Samples: m.Samples, Lost: m.Lost, Missed: m.Missed, Late: m.Late, Broken: m.Broken, Repaired: m.Repaired,
-		Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Rethrown: m.Rethrown,
+		Pauses: snapshot.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Rethrown: m.Rethrown,
 		Every: m.Every,
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // readDocument reads the JSON document of a recording. The document may be hostile: memory is
@@ -123,7 +124,7 @@ func (d *documentReader) small(key string) error {
 	switch key {
 	case "processes":
 		return list(d, func(p *fileProcess) error {
-			process := profile.Process{PID: p.PID, Command: p.Command, Runtime: profile.Runtime(p.Runtime)}
+			process := snapshot.Process{PID: p.PID, Command: p.Command, Runtime: snapshot.Runtime(p.Runtime)}
 			d.r.Processes = append(d.r.Processes, process)
 			return d.budget.takeProcess(&process)
 		})

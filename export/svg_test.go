@@ -15,6 +15,7 @@ import (
 	"clrsnap/export"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // drawn is a frame of a picture: its tooltip, and its place.
@@ -118,7 +119,7 @@ func TestSVGHostile(t *testing.T) {
 	at := func(name string) int32 {
 		return b.Location(profile.Location{
 			Function: b.Function(profile.Function{
-				Kind: profile.Managed, Method: name, Display: name, Short: name, Module: "<i>&amp;",
+				Kind: snapshot.Managed, Method: name, Display: name, Short: name, Module: "<i>&amp;",
 			}),
 		})
 	}

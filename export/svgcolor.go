@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // svgPaint is a range of colours, as in flamegraph/colors.js.
@@ -29,15 +30,15 @@ var svgLegend = [...]struct {
 
 func originIndex(f *profile.Function) int {
 	switch f.Origin() {
-	case profile.OfUser:
+	case snapshot.OfUser:
 		return 0
-	case profile.OfPackage:
+	case snapshot.OfPackage:
 		return 1
-	case profile.OfFramework:
+	case snapshot.OfFramework:
 		return 2
-	case profile.OfNative:
+	case snapshot.OfNative:
 		return 3
-	case profile.OfKernel:
+	case snapshot.OfKernel:
 		return 4
 	}
 	return 5

@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // frameTree is the tree of functions in a flame graph of one mode. frames[0] is the root. There can be
@@ -52,7 +53,7 @@ func (l *lineRange) text(r *profile.Recording) string {
 	if l.file == 0 {
 		return ""
 	}
-	out := display.Source(&profile.SourceLine{
+	out := display.Source(&snapshot.SourceLine{
 		File: r.Files[l.file].Title(), Line: int(l.first), Approximate: l.approximate,
 	}, false)
 	if l.last > l.first {

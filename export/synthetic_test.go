@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A web service as seen by a sampling profiler: deep asynchronous stacks, generics, recursion, runs of
@@ -217,9 +218,9 @@ func (s *service) node(frames []string) int32 {
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := functionOf(frames[i])
 		l := profile.Location{Function: s.b.Function(f), Offset: uint64(s.rng.IntN(3) * 16)}
-		if f.Kind == profile.Managed {
+		if f.Kind == snapshot.Managed {
 			l.Tier = [...]string{"tier-1", "tier-1", "tier-0"}[s.rng.IntN(3)]
-			if profile.Framework(f.Module) {
+			if snapshot.Framework(f.Module) {
 				l.Tier = "ReadyToRun"
 			}
 		}
@@ -231,19 +232,19 @@ func (s *service) node(frames []string) int32 {
 func functionOf(text string) profile.Function {
 	kind, rest := text[0], text[2:]
 	if kind == 'x' {
-		return profile.Function{Kind: profile.Native, Display: "[" + rest + "]", Short: "[" + rest + "]", Module: rest}
+		return profile.Function{Kind: snapshot.Native, Display: "[" + rest + "]", Short: "[" + rest + "]", Module: rest}
 	}
 	module, name, _ := strings.Cut(rest, "!")
-	f := profile.Function{Kind: profile.Managed, Module: module, Method: name, Display: name}
+	f := profile.Function{Kind: snapshot.Managed, Module: module, Method: name, Display: name}
 	if at := strings.LastIndexByte(name, '('); at > 0 && kind != 'k' && kind != 'n' {
 		f.Display, f.Signature = name[:at], name[at:]
 	}
 	f.Short = shortName(f.Display)
 	switch kind {
 	case 'n':
-		f.Kind, f.Short = profile.Native, name
+		f.Kind, f.Short = snapshot.Native, name
 	case 'k':
-		f.Kind, f.Short = profile.Kernel, name
+		f.Kind, f.Short = snapshot.Kernel, name
 	}
 	return f
 }
@@ -279,8 +280,8 @@ func (s *service) finish(seconds int) *profile.Recording {
 	r.Version = "1.0.0"
 	r.Start = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
 	r.Duration = time.Duration(seconds) * time.Second
-	r.Processes = []profile.Process{{
-		PID: 4242, Command: "/usr/bin/dotnet /app/Shop.Api.dll --urls http://0.0.0.0:8080", Runtime: profile.Runtime{
+	r.Processes = []snapshot.Process{{
+		PID: 4242, Command: "/usr/bin/dotnet /app/Shop.Api.dll --urls http://0.0.0.0:8080", Runtime: snapshot.Runtime{
 			Version: "10.0.12", Path: "/usr/share/dotnet/libcoreclr.so", Shape: "shared",
 		},
 	}}
@@ -305,7 +306,7 @@ func wide(n int) *profile.Recording {
 		module := []string{"Shop.Api", "System.Private.CoreLib", "Shop.Domain", "System.Text.Json"}[i%4]
 		name := fmt.Sprintf("%s.Area%d.Type%d<Shop.Domain.Item%d>.Method%d", module, i%9, i%301, i%17, i)
 		f := profile.Function{
-			Kind: profile.Managed, Method: name, Display: name, Short: shortName(name), Signature: "(int, string)",
+			Kind: snapshot.Managed, Method: name, Display: name, Short: shortName(name), Signature: "(int, string)",
 			Module: module,
 		}
 		locations[i] = b.Location(profile.Location{Function: b.Function(f), Tier: "tier-1"})
@@ -322,7 +323,7 @@ func wide(n int) *profile.Recording {
 	}
 	r := b.Recording()
 	r.Version, r.Duration, r.Start = "1.0.0", at, time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
-	r.Processes = []profile.Process{{PID: 77, Command: "/app/wide"}}
+	r.Processes = []snapshot.Process{{PID: 77, Command: "/app/wide"}}
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 999, Samples: len(r.Samples)}}
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Recordings of events: events of the web service, and a few events with numbers that can be checked
@@ -134,7 +135,7 @@ func leafOf(b *profile.Builder, text string) int32 {
 	short := name[strings.Index(name, "|")+1:]
 	return b.Location(profile.Location{
 		Function: b.Function(profile.Function{
-			Kind: profile.Event, Display: strings.Replace(name, "|", "", 1), Short: short, Module: module,
+			Kind: snapshot.Event, Display: strings.Replace(name, "|", "", 1), Short: short, Module: module,
 			Fate: fate,
 		}),
 	})
@@ -146,7 +147,7 @@ func few(samples ...profile.Sample) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
 	b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
 	run := b.Location(profile.Location{
-		Function: b.Function(profile.Function{Kind: profile.Managed, Method: "Shop.Run", Display: "Shop.Run",
+		Function: b.Function(profile.Function{Kind: snapshot.Managed, Method: "Shop.Run", Display: "Shop.Run",
 			Short: "Shop.Run", Signature: "()", Module: "Shop"}), Tier: "tier-1",
 	})
 	for i, s := range samples {
@@ -159,7 +160,7 @@ func few(samples ...profile.Sample) *profile.Recording {
 	}
 	r := b.Recording()
 	r.Version, r.Duration = "1.0.0", 10*time.Second
-	r.Processes = []profile.Process{{PID: 77, Command: "/app/shop"}}
+	r.Processes = []snapshot.Process{{PID: 77, Command: "/app/shop"}}
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/display"
 	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // ChromeTrace writes a recording in the Trace Event Format (JSON), for Perfetto and Chromium: a time
@@ -272,7 +273,7 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 }
 
 // lineOf returns the line of the frame nearest to the leaf with a line; nil: there is none.
-func (e *traceEncoder) lineOf(node int32) *profile.SourceLine {
+func (e *traceEncoder) lineOf(node int32) *snapshot.SourceLine {
 	for l := range e.r.Stack(node) {
 		if line := e.r.SourceLine(l); line != nil {
 			return line

@@ -1,12 +1,16 @@
 package profile
 
-import "time"
+import (
+	"time"
+
+	"clrsnap/snapshot"
+)
 
 // Activity is what a process did during the look, whether or not anything is wrong.
 type Activity struct {
-	CPU                 *ActivityCPU // nil: not known
-	Memory              *Memory      // at the end; nil: not known
-	MemoryGrown         *Memory      // the growth of each part in MemoryOver, negative if it shrank; nil: not known
+	CPU                 *ActivityCPU     // nil: not known
+	Memory              *snapshot.Memory // at the end; nil: not known
+	MemoryGrown         *snapshot.Memory // the growth of each part in MemoryOver, negative if it shrank; nil: not known
 	MemoryOver          time.Duration
 	MemoryLimit         *MemoryLimit // nil: the control groups have no limit, or the limit is not known
 	GCShare             float64      // of the time during which the program stood still for collections; -1: not known
@@ -53,7 +57,7 @@ type ActivityCPU struct {
 	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. Own is the name of the stack's
 	// own method: the program's method nearest to the leaf, or else a package's. PathShare is the share of the
 	// samples in the own method.
-	Path      []Frame
+	Path      []snapshot.Frame
 	Own       string
 	PathShare float64
 	// OfNote are known ways of using more CPU time than work needs, such as a struct without Equals as a key, each
@@ -124,7 +128,7 @@ func (r *Recording) workOf(role runtimeWork) []runtimeWork {
 
 // cpuKind is the CPUKind of a leaf.
 func cpuKind(leaf *Function, work runtimeWork) CPUKind {
-	if leaf != nil && leaf.Kind == Kernel {
+	if leaf != nil && leaf.Kind == snapshot.Kernel {
 		return CPUKernel
 	}
 	switch work {
@@ -140,11 +144,11 @@ func cpuKind(leaf *Function, work runtimeWork) CPUKind {
 		return CPURuntime
 	}
 	switch leaf.Origin() {
-	case OfUser:
+	case snapshot.OfUser:
 		return CPUOwn
-	case OfPackage:
+	case snapshot.OfPackage:
 		return CPUPackages
-	case OfFramework:
+	case snapshot.OfFramework:
 		return CPUFramework
 	}
 	return CPUNative

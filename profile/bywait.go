@@ -3,6 +3,8 @@ package profile
 import (
 	"fmt"
 	"slices"
+
+	"clrsnap/snapshot"
 )
 
 // ByWait returns a copy of r in which the stacks of waiting threads begin with a frame for the wait, for example
@@ -69,7 +71,7 @@ func (g *waitGrouper) root(w WaitingFor) int32 {
 	n, ok := g.roots[w]
 	if !ok {
 		name := "[" + w.String() + "]"
-		f := Function{Kind: Managed, Display: name, Short: name, Owner: OfFramework}
+		f := Function{Kind: snapshot.Managed, Display: name, Short: name, Owner: snapshot.OfFramework}
 		n = g.b.Child(0, g.b.Location(Location{Function: g.b.Function(f)}))
 		g.roots[w] = n
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"clrsnap/snapshot"
 )
 
 // callsOf builds a recording of stacks like "Main Work Sleep": base first, a second for each.
@@ -13,7 +15,7 @@ func callsOf(stacks ...string) *Recording {
 	for i, s := range stacks {
 		node := int32(0)
 		for _, name := range strings.Fields(s) {
-			l := Location{Function: b.Function(Function{Kind: Managed, Display: name}), Offset: uint64(i)}
+			l := Location{Function: b.Function(Function{Kind: snapshot.Managed, Display: name}), Offset: uint64(i)}
 			node = b.Child(node, b.Location(l))
 		}
 		b.Add(Sample{Weight: 1, Node: node})
@@ -45,7 +47,8 @@ func TestCalls(t *testing.T) {
 	for _, c := range []struct {
 		got, want string
 	}{
-		{treeText(r, r.Callers(CPU, named("Sleep")).List), "Sleep 5; -Work 3; --Main 3; -Main 1; -Back 1; --Sleep 1; -Timer 1"},
+		{treeText(r, r.Callers(CPU, named("Sleep")).List),
+			"Sleep 5; -Work 3; --Main 3; -Main 1; -Back 1; --Sleep 1; -Timer 1"},
 		{treeText(r, r.Callees(CPU, named("Sleep")).List), "Sleep 5/3; -Wait 1/1; -Back 1; --Sleep 1/1"},
 		{treeText(r, r.Callees(CPU, named("Work")).List), "Work 4/1; -Sleep 3/2; --Wait 1/1"},
 		{treeText(r, r.Callers(CPU, named("Main")).List), "Main 5"},
@@ -75,7 +78,7 @@ func TestCallsBounded(t *testing.T) {
 	b.Thread(RecordedThread{})
 	node := int32(0)
 	for i := range 10_000 {
-		l := b.Location(Location{Function: b.Function(Function{Kind: Managed, Display: fmt.Sprint("F", i)})})
+		l := b.Location(Location{Function: b.Function(Function{Kind: snapshot.Managed, Display: fmt.Sprint("F", i)})})
 		node = b.Child(node, l)
 	}
 	b.Add(Sample{Weight: 1, Node: node})

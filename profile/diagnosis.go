@@ -1,6 +1,10 @@
 package profile
 
-import "time"
+import (
+	"time"
+
+	"clrsnap/snapshot"
+)
 
 // Cause is a kind of trouble that a program can have.
 type Cause string
@@ -58,13 +62,13 @@ type Verdict struct {
 // Evidence is a fact that supports a verdict.
 type Evidence struct {
 	Text    string
-	Frames  []Frame     // a stack that shows the fact, leaf first; nil: none
-	Threads []ThreadRef // the threads of the fact; nil: none, or all
+	Frames  []snapshot.Frame     // a stack that shows the fact, leaf first; nil: none
+	Threads []snapshot.ThreadRef // the threads of the fact; nil: none, or all
 }
 
 // Diagnosis is the answer to why a program is stuck, or slow.
 type Diagnosis struct {
-	Process  Process
+	Process  snapshot.Process
 	At       time.Time     // when the first look began; for a core dump when its file was written
 	Took     time.Duration // from At to the end of the last look; 0: a core dump
 	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found in what was looked at

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"clrsnap/snapshot"
 )
 
 // TestErrorIsHonest samples objects of different sizes by chance, again and again, like the runtime's
@@ -25,7 +27,8 @@ func TestErrorIsHonest(t *testing.T) {
 	for range runs {
 		b := NewBuilder(Limits{})
 		at := func(name string) int32 {
-			return b.Location(Location{Function: b.Function(Function{Kind: Managed, Display: name, Method: name})})
+			return b.Location(Location{Function: b.Function(Function{Kind: snapshot.Managed, Display: name,
+				Method: name})})
 		}
 		thread := b.Thread(RecordedThread{})
 		for _, name := range []string{"small", "medium", "large"} {
@@ -84,7 +87,7 @@ func TestErrorIsHonest(t *testing.T) {
 func TestErrorOf(t *testing.T) {
 	b := NewBuilder(Limits{})
 	at := func(name string) int32 {
-		return b.Location(Location{Function: b.Function(Function{Kind: Managed, Display: name})})
+		return b.Location(Location{Function: b.Function(Function{Kind: snapshot.Managed, Display: name})})
 	}
 	thread := b.Thread(RecordedThread{})
 	for mode, events := range map[Mode]int64{CPU: 0, Exception: 10, Contention: 1, GC: 3} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // shop builds a small recording of CPU time, with samples of 10 ms: 10 in Program.Main,
@@ -15,7 +16,7 @@ func shop(evict int) *profile.Recording {
 	main := b.Thread(profile.RecordedThread{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop", Role: "Main"})
 	at := func(method, signature string) int32 {
 		f := b.Function(profile.Function{
-			Kind: profile.Managed, Method: method, Display: method, Short: strings.TrimPrefix(method, "Shop."),
+			Kind: snapshot.Managed, Method: method, Display: method, Short: strings.TrimPrefix(method, "Shop."),
 			Signature: signature, Module: "Shop",
 		})
 		return b.Location(profile.Location{Function: f})
@@ -32,7 +33,7 @@ func shop(evict int) *profile.Recording {
 	add(evict, remove, program)
 	add(10, program)
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
+	r.Processes = []snapshot.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
 	r.Duration = time.Second
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 100, Samples: 30 + evict}}
 	return r
@@ -43,8 +44,8 @@ func shop(evict int) *profile.Recording {
 func ExampleBuilder() {
 	b := profile.NewBuilder(profile.Limits{})
 	thread := b.Thread(profile.RecordedThread{OSThreadID: 4242, Name: "Shop"})
-	main := b.Function(profile.Function{Kind: profile.Managed, Display: "Shop.Program.Main", Module: "Shop"})
-	read := b.Function(profile.Function{Kind: profile.Native, Display: "read", Module: "libc.so.6"})
+	main := b.Function(profile.Function{Kind: snapshot.Managed, Display: "Shop.Program.Main", Module: "Shop"})
+	read := b.Function(profile.Function{Kind: snapshot.Native, Display: "read", Module: "libc.so.6"})
 	leafFirst := []int32{
 		b.Location(profile.Location{Function: read, Offset: 0x14}),
 		b.Location(profile.Location{Function: main, Offset: 0x30}),
@@ -55,7 +56,7 @@ func ExampleBuilder() {
 	})
 
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
+	r.Processes = []snapshot.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
 	r.Duration = time.Second
 	r.Modes = []profile.ModeStats{{Mode: profile.Wall, Rate: 100, Samples: len(r.Samples)}}
 	for _, s := range r.Samples {
@@ -138,48 +139,9 @@ func ExampleCompare() {
 	// Shop.Cache.Evict  +52 % of the time, by chance: false
 }
 
-func ExampleSnapshot() {
-	s := profile.Snapshot{
-		Process: profile.Process{PID: 4242, Command: "dotnet Shop.dll"},
-		Threads: []profile.Thread{
-			{
-				OSThreadID: 4242, ManagedThreadID: 1, Role: "Main", State: "running", Mode: "cooperative",
-				Pause: 14 * time.Microsecond, Complete: true,
-				Frames: []profile.Frame{{Kind: profile.Managed, Display: "Shop.Program.Main", Module: "Shop"}},
-			},
-			{OSThreadID: 4250, Name: "orders-1", Error: "the thread has ended"},
-		},
-		Stops: []time.Duration{14 * time.Microsecond},
-	}
-	fmt.Printf("%s: %d threads, %d without a stack, stopped for %v at most\n",
-		s.Process.Program(), len(s.Threads), s.Missing(), s.Pauses().Max)
-	// Output:
-	// Shop.dll: 2 threads, 1 without a stack, stopped for 14µs at most
-}
-
-func ExampleSumPauses() {
-	p := profile.SumPauses([]time.Duration{30 * time.Microsecond, 10 * time.Microsecond, 20 * time.Microsecond})
-	fmt.Println(p.Count, p.P50, p.P99, p.Max)
-	// Output:
-	// 3 20µs 30µs 30µs
-}
-
-func ExampleSignal() {
-	s := profile.Signal{Number: 11, Name: "SIGSEGV", Reason: "address not mapped", Address: 0x10, HasAddress: true}
-	fmt.Println(s.String())
-	// Output:
-	// SIGSEGV (address not mapped: 0x10)
-}
-
 func ExampleModeNamed() {
 	m, ok := profile.ModeNamed("alloc")
 	fmt.Println(ok, m.Title(), "in", m.Unit())
 	// Output:
 	// true Allocated bytes in bytes
-}
-
-func ExampleFramework() {
-	fmt.Println(profile.Framework("System.Private.CoreLib"), profile.Framework("Shop"))
-	// Output:
-	// true false
 }

@@ -1,6 +1,10 @@
 package profile
 
-import "slices"
+import (
+	"slices"
+
+	"clrsnap/snapshot"
+)
 
 // FoldPlumbing returns a copy of r in which each run of framework frames is one frame. The frame's function is
 // named after the parts of .NET in the run, for example "[pool → Kestrel]". As in Folds, no run contains the leaf
@@ -70,7 +74,7 @@ func runsOf(r *Recording) runs {
 				list := append(slices.Clone(lists[here.parts]), part)
 				at = int32(len(lists))
 				known[s], lists = at, append(lists, list)
-				out.labels = append(out.labels, "["+PlumbingParts(list)+"]")
+				out.labels = append(out.labels, "["+snapshot.PlumbingParts(list)+"]")
 			}
 			here.parts = at
 		}
@@ -83,7 +87,7 @@ func runsOf(r *Recording) runs {
 // .NET is a framework frame by itself, or if its frame is.
 func (r *Recording) plumbingAt(node int32, parts []string) string {
 	function := r.Locations[r.Nodes[node].Location].Function
-	for parts[function] == "" && r.inlined(node) && r.Functions[function].Origin() == OfFramework {
+	for parts[function] == "" && r.inlined(node) && r.Functions[function].Origin() == snapshot.OfFramework {
 		node = r.Nodes[node].Parent
 		function = r.Locations[r.Nodes[max(1, node)].Location].Function
 	}
@@ -102,7 +106,7 @@ type folder struct {
 	folds                []int32 // new locations of runs, by runs.labels
 }
 
-func (f *folder) isFold(n int32) bool { return f.runs.of[n].frames >= MinFold }
+func (f *folder) isFold(n int32) bool { return f.runs.of[n].frames >= snapshot.MinFold }
 
 // leaf returns the new node of a leaf. All frames between the leaf and the nearest managed frame are shown.
 func (f *folder) leaf(leaf int32) int32 {
@@ -110,14 +114,14 @@ func (f *folder) leaf(leaf int32) int32 {
 	n := leaf
 	for n > 0 && f.leaves[n] == unused {
 		missing = append(missing, n)
-		managed := f.r.Function(n).Kind == Managed
+		managed := f.r.Function(n).Kind == snapshot.Managed
 		if n = f.r.Nodes[n].Parent; managed {
 			break
 		}
 	}
 	at := int32(0)
 	switch {
-	case len(missing) == 0 || n > 0 && f.r.Function(missing[len(missing)-1]).Kind != Managed:
+	case len(missing) == 0 || n > 0 && f.r.Function(missing[len(missing)-1]).Kind != snapshot.Managed:
 		at = max(0, f.leaves[n])
 	case n > 0:
 		at = f.inner(n)
@@ -158,7 +162,7 @@ func (f *folder) caller(n int32) int32 {
 func (f *folder) fold(label int32) int32 {
 	if f.folds[label] == unused {
 		name := f.runs.labels[label]
-		fn := Function{Kind: Managed, Display: name, Short: name, Owner: OfFramework}
+		fn := Function{Kind: snapshot.Managed, Display: name, Short: name, Owner: snapshot.OfFramework}
 		f.folds[label] = f.b.Location(Location{Function: f.b.Function(fn)})
 	}
 	return f.folds[label]

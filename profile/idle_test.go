@@ -1,6 +1,10 @@
 package profile
 
-import "testing"
+import (
+	"testing"
+
+	"clrsnap/snapshot"
+)
 
 // Methods of the runtime's own threads.
 const (
@@ -12,17 +16,18 @@ const (
 )
 
 // seen is a thread with a native frame at the leaf and managed frames of one module.
-func seen(module, role, state string, methods ...string) *Thread {
-	t := &Thread{Role: role, State: state, Complete: true, Frames: []Frame{{Kind: Native, Module: "libc.so.6"}}}
+func seen(module, role, state string, methods ...string) *snapshot.Thread {
+	t := &snapshot.Thread{Role: role, State: state, Complete: true, Frames: []snapshot.Frame{{Kind: snapshot.Native,
+		Module: "libc.so.6"}}}
 	for _, m := range methods {
-		t.Frames = append(t.Frames, Frame{Kind: Managed, Module: module, Method: m})
+		t.Frames = append(t.Frames, snapshot.Frame{Kind: snapshot.Managed, Module: module, Method: m})
 	}
 	return t
 }
 
 func TestIdle(t *testing.T) {
 	const futex = "waiting (futex)"
-	of := func(state string, methods ...string) *Thread { return seen(coreLib, "", state, methods...) }
+	of := func(state string, methods ...string) *snapshot.Thread { return seen(coreLib, "", state, methods...) }
 	incomplete := of(futex, lifoWait, workerStart)
 	incomplete.Complete = false
 	sockets := seen("System.Net.Sockets", "", "waiting for I/O (epoll_wait)",
@@ -59,51 +64,53 @@ func TestIdle(t *testing.T) {
 	compiling := of("running", workerStart)
 	compiling.Frames[0].Module = "libclrjit.so"
 	for name, c := range map[string]struct {
-		t    *Thread
-		want Idle
+		t    *snapshot.Thread
+		want snapshot.Idle
 	}{
 		"worker": {of(futex, "System.Threading.LowLevelLifoSemaphore.WaitNative",
-			"System.Threading.LowLevelLifoSemaphore.WaitForSignal", lifoWait, workerStart, callback), IdleWorker},
+			"System.Threading.LowLevelLifoSemaphore.WaitForSignal", lifoWait, workerStart, callback),
+			snapshot.IdleWorker},
 		"worker that spins": {of("running", "System.Threading.LowLevelSpinWaiter.Wait", lifoWait, workerStart),
-			IdleWorker},
+			snapshot.IdleWorker},
 		"worker between two": {of("running", "System.Threading.Thread.UninterruptibleSleep0", workerStart),
-			IdleWorker},
+			snapshot.IdleWorker},
 		"worker at work": {of("running", "System.Threading.ThreadPoolWorkQueue.Dispatch", workerStart), ""},
 		"worker that waits in an item": {of(futex, waitOne, "System.Threading.ThreadPoolWorkQueue.Dispatch",
 			workerStart), ""},
 		"incomplete":                           {incomplete, ""},
 		"nothing but the method":               {of(futex, workerStart), ""},
-		"worker that spins, inlined":           {of("running", workerStart, callback), IdleWorker},
-		"worker that spins in a stub, inlined": {of("running", "IL_STUB_PInvoke", workerStart), IdleWorker},
+		"worker that spins, inlined":           {of("running", workerStart, callback), snapshot.IdleWorker},
+		"worker that spins in a stub, inlined": {of("running", "IL_STUB_PInvoke", workerStart), snapshot.IdleWorker},
 		"worker whose method is compiled":      {compiling, ""},
 		"timer thread at work":                 {of("running", timerThread), ""},
 		"garbage collector at work":            {seen("", "GC", "running"), ""},
-		"through a stub":                       {of(futex, "IL_STUB_PInvoke", lifoWait, workerStart), IdleWorker},
+		"through a stub": {of(futex, "IL_STUB_PInvoke", lifoWait, workerStart),
+			snapshot.IdleWorker},
 		"timer": {of(futex, waitOne, "System.Threading.WaitHandle.WaitOne", timerThread),
-			IdleTimer},
+			snapshot.IdleTimer},
 		"timer that fires": {of("running", "System.Threading.ThreadPool.UnsafeQueueUserWorkItem",
 			timerThread), ""},
 		"timer of another":    {seen("Shop", "", futex, waitOne, timerThread), ""},
 		"timer in other code": {called, ""},
 		"wait":                {of(futex, waitOne, callback), ""},
-		"sockets":             {sockets, IdleSockets},
+		"sockets":             {sockets, snapshot.IdleSockets},
 		"busy sockets":        {&busySockets, ""},
 		"sockets of another": {seen("Shop", "", "waiting for I/O (epoll_wait)",
 			"Interop+Sys.WaitForSocketEvents", "System.Net.Sockets.SocketAsyncEngine.EventLoop"), ""},
 		"file watcher": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
 			"System.IO.FileSystemWatcher+RunningInstance.TryReadEvent",
-			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), IdleFiles},
+			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), snapshot.IdleFiles},
 		"file watcher of .NET 11": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
 			"System.IO.FileSystemWatcher+INotify.TryReadEvent",
-			"System.IO.FileSystemWatcher+INotify.ProcessEvents"), IdleFiles},
+			"System.IO.FileSystemWatcher+INotify.ProcessEvents"), snapshot.IdleFiles},
 		"file watcher that tells": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
 			"System.IO.FileSystemWatcher.OnChanged",
 			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), ""},
-		"Kestrel":                   {kestrel, IdleKestrel},
-		"Kestrel on .NET 11":        {kestrel11, IdleKestrel},
-		"host":                      {host, IdleHost},
-		"async Main":                {asyncly, IdleMain},
-		"async Main with a result":  {withResult, IdleMain},
+		"Kestrel":                   {kestrel, snapshot.IdleKestrel},
+		"Kestrel on .NET 11":        {kestrel11, snapshot.IdleKestrel},
+		"host":                      {host, snapshot.IdleHost},
+		"async Main":                {asyncly, snapshot.IdleMain},
+		"async Main with a result":  {withResult, snapshot.IdleMain},
 		"async Main, a task of it":  {inlined, ""},
 		"Main that waits for tasks": {of(futex, taskWait, getTask, "Shop.Program.Main"), ""},
 		"finalizer":                 {seen("", "Finalizer", futex), "finalizer"},
@@ -113,8 +120,8 @@ func TestIdle(t *testing.T) {
 		"EventPipe that writes":     {seen("", "EventPipe", "writing (write)"), ""},
 		"garbage collector":         {seen("", "GC", futex), ""},
 		"thread without a role":     {seen("", "", futex), ""},
-		"nothing":                   {&Thread{Complete: true, State: futex, Role: "Finalizer"}, ""},
-		"halted, with other states": {of("stopped by a signal", lifoWait, workerStart), IdleWorker},
+		"nothing":                   {&snapshot.Thread{Complete: true, State: futex, Role: "Finalizer"}, ""},
+		"halted, with other states": {of("stopped by a signal", lifoWait, workerStart), snapshot.IdleWorker},
 	} {
 		if got := c.t.Idle(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -129,7 +136,7 @@ func TestIdle(t *testing.T) {
 }
 
 // recorded is the Idle of a recorded sample with a thread's stack.
-func recorded(t *Thread) Idle {
+func recorded(t *snapshot.Thread) snapshot.Idle {
 	b := NewBuilder(Limits{})
 	var locations []int32
 	for i := range t.Frames {
@@ -163,16 +170,16 @@ func TestIdleOfDeepStacks(t *testing.T) {
 		node = b.Child(node, b.Location(Location{Function: b.Function(f), Offset: uint64(node)}))
 		b.Add(Sample{Weight: 1, Node: node, Mode: Wall, State: Waiting})
 	}
-	add(Function{Kind: Managed, Module: coreLib, Method: workerStart})
+	add(Function{Kind: snapshot.Managed, Module: coreLib, Method: workerStart})
 	for range depth {
-		add(Function{Kind: Managed, Module: coreLib, Method: lifoWait})
+		add(Function{Kind: snapshot.Managed, Module: coreLib, Method: lifoWait})
 	}
 	for range depth {
-		add(Function{Kind: Native, Module: "libc.so.6"})
+		add(Function{Kind: snapshot.Native, Module: "libc.so.6"})
 	}
 	r := b.Recording()
 	got := r.IdleTotals(Wall)
-	if len(got) != 1 || got[0].Idle != IdleWorker || got[0].Total.All().Samples != 2*depth {
+	if len(got) != 1 || got[0].Idle != snapshot.IdleWorker || got[0].Total.All().Samples != 2*depth {
 		t.Errorf("%+v", got)
 	}
 	if left := r.Select(Selection{Working: true}); len(left.Samples) != 1 {

@@ -3,6 +3,8 @@ package profile
 import (
 	"cmp"
 	"slices"
+
+	"clrsnap/snapshot"
 )
 
 // LineTotal is the sums of one source line of a function.
@@ -23,7 +25,7 @@ func (r *Recording) LineTotals(m Mode) map[int32][]LineTotal {
 	if len(r.Lines) == 0 {
 		return nil
 	}
-	t := &Totals{Mode: m, Origins: map[Origin]*Part{}, estimation: r.estimation(m)}
+	t := &Totals{Mode: m, Origins: map[snapshot.Origin]*Part{}, estimation: r.estimation(m)}
 	self, variances := t.samples(r)
 	g := groupLines(r)
 	sums := sumUp(r, self, variances, len(g.keys), func(n int32) int32 { return g.of[r.Nodes[n].Location] })

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"clrsnap/snapshot"
 )
 
 // LockTotal is the sum of the waits for one lock.
@@ -73,7 +75,7 @@ type lockSums struct {
 
 // event returns the function of a node that is an event; -1: the node is no event.
 func (s *lockSums) event(node int32) int32 {
-	if f := s.r.Function(node); f == nil || f.Kind != Event {
+	if f := s.r.Function(node); f == nil || f.Kind != snapshot.Event {
 		return -1
 	}
 	return s.same[s.r.Locations[s.r.Nodes[node].Location].Function]

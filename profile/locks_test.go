@@ -4,17 +4,19 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"clrsnap/snapshot"
 )
 
 // lockRecording has waits for two locks, and a wait whose events name only the holder.
 func lockRecording() *Recording {
 	b := NewBuilder(Limits{})
-	at := func(kind Kind, name string) int32 {
+	at := func(kind snapshot.Kind, name string) int32 {
 		return b.Location(Location{Function: b.Function(Function{Kind: kind, Display: name, Method: name})})
 	}
-	main, save := at(Managed, "Main"), at(Managed, "Save")
-	order, gate := at(Event, "lock Order"), at(Event, "lock object")
-	bySave, unseen := at(Event, "held by Save"), at(Event, "held by worker")
+	main, save := at(snapshot.Managed, "Main"), at(snapshot.Managed, "Save")
+	order, gate := at(snapshot.Event, "lock Order"), at(snapshot.Event, "lock object")
+	bySave, unseen := at(snapshot.Event, "held by Save"), at(snapshot.Event, "held by worker")
 	waiter := b.Thread(RecordedThread{OSThreadID: 1})
 	holder := b.Thread(RecordedThread{OSThreadID: 2})
 	other := b.Thread(RecordedThread{OSThreadID: 3})
@@ -38,7 +40,7 @@ func lockRecording() *Recording {
 	hold(35, 5, other, save, main)
 	hold(9, 3, waiter, save)
 	r := b.Recording()
-	r.Processes = []Process{{}}
+	r.Processes = []snapshot.Process{{}}
 	return r
 }
 

@@ -3,6 +3,8 @@ package profile
 import (
 	"slices"
 	"testing"
+
+	"clrsnap/snapshot"
 )
 
 func TestModes(t *testing.T) {
@@ -35,7 +37,7 @@ func TestModes(t *testing.T) {
 func allocations() *Recording {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
-	class := b.Function(Function{Kind: Event, Display: "System.Byte[]", Module: "System.Private.CoreLib"})
+	class := b.Function(Function{Kind: snapshot.Event, Display: "System.Byte[]", Module: "System.Private.CoreLib"})
 	array := b.Location(Location{Function: class})
 	add := func(node int32, weight, events int64) {
 		b.Add(Sample{Node: b.Child(node, array), Weight: weight, Events: events, Mode: Alloc})
@@ -64,7 +66,8 @@ func TestEventTotals(t *testing.T) {
 			t.Errorf("%s: %v, directly %v", name, f.Self.All(), f.Direct.All())
 		}
 	}
-	want := map[Origin]Amount{OfUser: {100, 3, 1}, OfNative: {40, 2, 1}, OfEvent: {7, 1, 1}}
+	want := map[snapshot.Origin]Amount{snapshot.OfUser: {100, 3, 1}, snapshot.OfNative: {40, 2, 1},
+		snapshot.OfEvent: {7, 1, 1}}
 	for o, part := range got.Origins {
 		if part.All() != want[o] {
 			t.Errorf("%s: %v, want %v", o, part.All(), want[o])

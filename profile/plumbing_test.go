@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clrsnap/snapshot"
 )
 
 // web is the stack of a request, leaf first: from a thread to the program's code, and back to Kestrel. "n:" is native
@@ -25,10 +27,10 @@ var web = strings.Fields(`
 	System.Threading.Thread.StartCallback
 	n:start_thread`)
 
-func framesOf(names []string) []Frame {
-	var out []Frame
+func framesOf(names []string) []snapshot.Frame {
+	var out []snapshot.Frame
 	for _, name := range names {
-		f := Frame{Kind: Managed, Method: name, Display: name, Module: "System.Private.CoreLib"}
+		f := snapshot.Frame{Kind: snapshot.Managed, Method: name, Display: name, Module: "System.Private.CoreLib"}
 		if strings.HasPrefix(name, "Microsoft.AspNetCore.") {
 			f.Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
 		}
@@ -36,9 +38,9 @@ func framesOf(names []string) []Frame {
 			f.Method, f.Display, f.Module = rest, rest, "Web"
 			switch where {
 			case "n":
-				f.Kind, f.Module = Native, "libc.so.6"
+				f.Kind, f.Module = snapshot.Native, "libc.so.6"
 			case "package":
-				f.Owner = OfPackage
+				f.Owner = snapshot.OfPackage
 			}
 		}
 		out = append(out, f)
@@ -54,41 +56,41 @@ func TestFolds(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		stack []string
-		want  []Fold
+		want  []snapshot.Fold
 	}{
 		{"empty", nil, nil},
 		{"native", []string{"n:a", "n:b"}, nil},
-		{"request", web, []Fold{{5, 9, "pool → Kestrel → ASP.NET"}}},
+		{"request", web, []snapshot.Fold{{First: 5, Frames: 9, Parts: "pool → Kestrel → ASP.NET"}}},
 		{"leaf", pool, nil},
 		{"below a leaf", append([]string{"n:futex", "System.Threading.Tasks.Task.ExecuteEntry"}, pool...),
-			[]Fold{{2, 3, "pool"}}},
+			[]snapshot.Fold{{First: 2, Frames: 3, Parts: "pool"}}},
 		{"two", pool[1:], nil},
 		{"two below own code", append([]string{"own:A.B"}, pool[1:]...), nil},
 		{"thread", []string{
 			"own:A.B", "System.Threading.ExecutionContext.RunInternal", "System.Threading.Thread+StartHelper.Run",
 			"System.Threading.Thread.StartCallback",
-		}, []Fold{{1, 3, "thread → tasks"}}},
+		}, []snapshot.Fold{{First: 1, Frames: 3, Parts: "thread → tasks"}}},
 		{"timer", []string{
 			"own:A.B", "System.Threading.ExecutionContext.RunInternal", "System.Threading.TimerQueueTimer.Fire",
 			"System.Threading.TimerQueue.FireNextTimers", "System.Threading.ThreadPoolWorkQueue.Dispatch",
 			"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart",
-		}, []Fold{{1, 5, "pool → timer → tasks"}}},
+		}, []snapshot.Fold{{First: 1, Frames: 5, Parts: "pool → timer → tasks"}}},
 		{"work of .NET's", slices.Concat([]string{"own:A.B", "System.Text.Json.JsonSerializer.Serialize"}, pool),
-			[]Fold{{2, 3, "pool"}}},
+			[]snapshot.Fold{{First: 2, Frames: 3, Parts: "pool"}}},
 		{"waits", slices.Concat([]string{
 			"n:futex", "System.Threading.Monitor.Wait", "System.Threading.Tasks.Task.SpinThenBlockingWait",
-			"System.Threading.Tasks.Task.InternalWaitCore", "own:A.B"}, pool), []Fold{{5, 3, "pool"}}},
+			"System.Threading.Tasks.Task.InternalWaitCore", "own:A.B"}, pool), []snapshot.Fold{{First: 5, Frames: 3, Parts: "pool"}}},
 		{"awaits", []string{
 			"own:A.C", "System.Threading.ExecutionContext.RunInternal",
 			"System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1.MoveNext",
 			"System.Threading.Tasks.AwaitTaskContinuation.RunOrScheduleAction",
 			"System.Threading.Tasks.Task.RunContinuations", "System.Threading.Tasks.Task`1.TrySetResult", "own:A.B",
-		}, []Fold{{1, 5, "tasks"}}},
+		}, []snapshot.Fold{{First: 1, Frames: 5, Parts: "tasks"}}},
 		{"another's namespace", []string{
 			"own:A.B", "own:Microsoft.AspNetCore.X", "own:Microsoft.AspNetCore.Y", "own:Microsoft.AspNetCore.Z",
 		}, nil},
 	} {
-		if got := Folds(framesOf(c.stack)); !slices.Equal(got, c.want) {
+		if got := snapshot.Folds(framesOf(c.stack)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -115,7 +117,7 @@ func TestFoldPlumbing(t *testing.T) {
 	for i, names := range stacks {
 		frames := framesOf(names)
 		var want, got []string
-		folds := Folds(frames)
+		folds := snapshot.Folds(frames)
 		for k := 0; k < len(frames); k++ {
 			if len(folds) > 0 && folds[0].First == k {
 				want = append(want, "["+folds[0].Parts+"]")
@@ -140,10 +142,10 @@ func TestFoldsWait(t *testing.T) {
 	lock := []string{"n:pthread_cond_wait", "System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
 		"System.Threading.WaitSubsystem.Wait", "System.Threading.WaitHandle.WaitOneNoCheck",
 		"System.Threading.Lock.TryEnterSlow", "System.Threading.Lock.Enter", "own:Web.Orders.Hold"}
-	if got := Folds(framesOf(lock)); !slices.Equal(got, []Fold{{2, 3, "wait"}}) {
+	if got := snapshot.Folds(framesOf(lock)); !slices.Equal(got, []snapshot.Fold{{First: 2, Frames: 3, Parts: "wait"}}) {
 		t.Errorf("%+v", got)
 	}
-	if got := Folds(framesOf(append(lock[:1:1], lock[3:]...))); len(got) != 0 {
+	if got := snapshot.Folds(framesOf(append(lock[:1:1], lock[3:]...))); len(got) != 0 {
 		t.Errorf("before .NET 11: %+v", got)
 	}
 	// All of Thread.Sleep is inlined, and Thread.Sleep itself is what the thread does.
@@ -160,7 +162,7 @@ func TestFoldsWait(t *testing.T) {
 		locations = append(locations, b.Location(Location{Function: b.Function(fn), Inlined: f.Inlined}))
 	}
 	b.Add(Sample{Node: b.Stack(locations), Weight: 1})
-	if got := Folds(frames); !slices.Equal(got, []Fold{{1, 3, "wait"}}) {
+	if got := snapshot.Folds(frames); !slices.Equal(got, []snapshot.Fold{{First: 1, Frames: 3, Parts: "wait"}}) {
 		t.Errorf("inlined into Sleep: %+v", got)
 	}
 	var got []string

@@ -1,10 +1,23 @@
+// Package profile is the data model of what clrsnap collects over some time.
+//
+// A [Recording] has samples of one process, or several. Each sample has a stack, a weight, and a [Mode]. The mode says
+// what the weight measures: CPU time, wall-clock time, allocated bytes, and so on. A [Diagnosis] has the verdicts of
+// package why.
+//
+// A collector builds a Recording with a [Builder]. [Recording.Select] takes a part of a recording, [Recording.Totals]
+// sums a recording up by function and by thread, and [Compare] compares two recordings. Package report writes
+// recordings for people; package export writes recordings for other tools, and reads them back.
+//
+// Package snapshot has the data model of one moment, and package profile uses its words: frames' kinds, waits, threads.
+// Package profile knows no collector and no output format.
 package profile
 
 import (
 	"iter"
 	"slices"
-	"strings"
 	"time"
+
+	"clrsnap/snapshot"
 )
 
 // Recording is the result of sampling one or several processes over some time, of
@@ -16,7 +29,7 @@ type Recording struct {
 	Version   string    // of clrsnap
 	Start     time.Time // when sampling began
 	Duration  time.Duration
-	Processes []Process // the requested process, then its children as far as recorded
+	Processes []snapshot.Process // the requested process, then its children as far as recorded
 	Threads   []RecordedThread
 	Functions []Function
 	Locations []Location
@@ -91,7 +104,7 @@ type RecordedThread struct {
 // Function is a method, a native function, a module whose symbols are missing, or
 // an event.
 type Function struct {
-	Kind      Kind
+	Kind      snapshot.Kind
 	Method    string // exact metadata name, or the native symbol; empty if there is none
 	Display   string // the name for people, without parameters
 	Short     string // Display without namespaces
@@ -104,7 +117,7 @@ type Function struct {
 	Fate string
 	// Owner is whose Module is, if Module is an assembly and Framework does not say so already. Only a running
 	// process, or its files, tell. Empty: Framework says so.
-	Owner Origin
+	Owner snapshot.Origin
 }
 
 // CaughtBy precedes the name of a method in Function.Fate.
@@ -113,74 +126,24 @@ const CaughtBy = "caught by "
 // LikelyCatcher follows the name of a method in Function.Fate if another method can have caught the exception.
 const LikelyCatcher = "?"
 
-// Kernel is the kind of frames inside the operating system's kernel. Only
-// recordings have them.
-const Kernel Kind = "kernel"
-
 // Names for code that can be unloaded. A function with either name has no Method.
 const (
 	UnloadedCode = "[unloaded code]" // the code was gone before clrsnap read the name
 	UnknownCode  = "[unknown code]"  // the name cannot be read, or the named code may have replaced the sampled code
 )
 
-// Event is the kind of a function that is not code but names an event. An Event is the leaf of the event's
-// stack. The name is the type of the allocated object or of the exception (with its assembly as Module), the
-// method or the thread that held the lock, the started thread, or the garbage collection. Only recordings have
-// Event frames. A wait for a lock has two: the leaf says who held the lock, and the leaf's caller names the
-// lock (with the assembly of the lock's type as Module).
-const Event Kind = "event"
+func (f *Function) code() snapshot.Code {
+	return snapshot.Code{Kind: f.Kind, Module: f.Module, Method: f.Method}
+}
 
 // noCode reports whether f stands for something other than a method: a frame that ByWait puts before stacks,
 // or a run of framework frames.
 func (f *Function) noCode() bool {
-	return f.Kind == Managed && f.Method == "" && f.Module == "" && f.Owner == OfFramework
+	return f.Kind == snapshot.Managed && f.Method == "" && f.Module == "" && f.Owner == snapshot.OfFramework
 }
-
-// Origin says whose code a function is.
-type Origin string
-
-// The origins.
-const (
-	OfUser      Origin = "user"      // the program's own
-	OfPackage   Origin = "package"   // of a library that the program uses, for example from NuGet
-	OfFramework Origin = "framework" // .NET's
-	OfNative    Origin = "native"
-	OfKernel    Origin = "kernel"
-	OfEvent     Origin = "event" // not code: a function of kind Event
-)
 
 // Origin returns whose code f is.
-func (f *Function) Origin() Origin { return originOf(f.Kind, f.Module, f.Owner) }
-
-// Origin returns whose code f's function is.
-func (f *Frame) Origin() Origin { return originOf(f.Kind, f.Module, f.Owner) }
-
-func originOf(kind Kind, module string, owner Origin) Origin {
-	switch kind {
-	case Event:
-		return OfEvent
-	case Kernel:
-		return OfKernel
-	case Native:
-		return OfNative
-	}
-	switch owner {
-	case OfUser, OfPackage, OfFramework:
-		return owner
-	}
-	if Framework(module) {
-		return OfFramework
-	}
-	return OfUser
-}
-
-// Framework reports whether an assembly belongs to .NET, by the assembly's name. Framework is true for "", the
-// assembly of dynamic methods: most dynamic methods are the framework's.
-func Framework(assembly string) bool {
-	return assembly == "System" || strings.HasPrefix(assembly, "System.") ||
-		strings.HasPrefix(assembly, "Microsoft.") ||
-		assembly == "mscorlib" || assembly == "netstandard" || assembly == ""
-}
+func (f *Function) Origin() snapshot.Origin { return snapshot.OriginOf(f.Kind, f.Module, f.Owner) }
 
 // Location is a place in a function.
 type Location struct {
@@ -225,11 +188,11 @@ type ModeStats struct {
 	// happens where other machines take CPUs away, whatever ran on the CPU meanwhile. Known if Source is
 	// FromProcessors; else 0.
 	Missed   int
-	Late     int    // samples taken, or processed by clrsnap, too late
-	Broken   int    // of Samples: the stack is incomplete, or missing
-	Repaired int    // of Samples: the stack was incomplete, and completed with memory read later
-	Pauses   Pauses // how long stops kept threads from running
-	Released int    // stops that the watchdog ended; these stops gave no stack
+	Late     int             // samples taken, or processed by clrsnap, too late
+	Broken   int             // of Samples: the stack is incomplete, or missing
+	Repaired int             // of Samples: the stack was incomplete, and completed with memory read later
+	Pauses   snapshot.Pauses // how long stops kept threads from running
+	Released int             // stops that the watchdog ended; these stops gave no stack
 	// Seen is how many events happened, sampled or not, as far as known. 0 in the other modes, and if not
 	// known.
 	Seen int64

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clrsnap/snapshot"
 )
 
 // stack adds a stack, written base first as "main>work>[libc.so]": names in
@@ -13,9 +15,9 @@ import (
 func stack(b *Builder, text string) int32 {
 	var locations []int32
 	for i, name := range strings.Split(text, ">") {
-		f := Function{Kind: Managed, Method: name, Display: name, Module: "App"}
+		f := Function{Kind: snapshot.Managed, Method: name, Display: name, Module: "App"}
 		if strings.HasPrefix(name, "[") {
-			f = Function{Kind: Native, Display: name, Module: strings.Trim(name, "[]")}
+			f = Function{Kind: snapshot.Native, Display: name, Module: strings.Trim(name, "[]")}
 		}
 		locations = append([]int32{b.Location(Location{Function: b.Function(f), Offset: uint64(i)})}, locations...)
 	}

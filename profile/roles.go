@@ -1,6 +1,10 @@
 package profile
 
-import "slices"
+import (
+	"slices"
+
+	"clrsnap/snapshot"
+)
 
 // runtimeWork is work of the runtime on its own behalf.
 type runtimeWork uint8
@@ -31,6 +35,9 @@ var roleWork = map[string]runtimeWork{
 	"EventPipe": workEventPipe, "Debugger": workDebugger, "Debugger transport": workDebugger,
 	"Signal handler": workSignals, "Synchronisation manager": workSynchronisation,
 }
+
+// jitModule is the JIT compiler.
+const jitModule = "libclrjit.so"
 
 // moduleWork is the work of the runtime's libraries, on any thread.
 var moduleWork = map[string]runtimeWork{
@@ -84,7 +91,7 @@ func (t *workTree) place(n int, parent int32, f *Function) (at int32, named bool
 	before := t.work[t.r.Nodes[n].Parent]
 	w := workIn(f, before)
 	t.work[n] = w
-	if nameless := f.Kind == Native && f.Method == ""; w != noWork && (nameless || w != before) {
+	if nameless := f.Kind == snapshot.Native && f.Method == ""; w != noWork && (nameless || w != before) {
 		return t.named(parent, w), nameless
 	}
 	return parent, false
@@ -94,11 +101,11 @@ func (t *workTree) place(n int, parent int32, f *Function) (at int32, named bool
 // method has noWork: the finalizer calls methods of the program.
 func workIn(f *Function, caller runtimeWork) runtimeWork {
 	switch w := moduleWork[f.Module]; {
-	case f.Kind == Managed || f.Kind == Async || f.Kind == Event:
+	case f.Kind == snapshot.Managed || f.Kind == snapshot.Async || f.Kind == snapshot.Event:
 		return noWork
 	case caller != noWork && caller != workJIT:
 		return caller
-	case f.Kind == Native && w != noWork:
+	case f.Kind == snapshot.Native && w != noWork:
 		return w
 	case caller == workJIT && (f.Method != "" || f.Module == "libcoreclr.so"):
 		return caller // the compiler asks the runtime about types
@@ -110,7 +117,7 @@ func workIn(f *Function, caller runtimeWork) runtimeWork {
 // the work.
 func (t *workTree) named(parent int32, w runtimeWork) int32 {
 	name := workNames[w]
-	f := t.b.Function(Function{Kind: Native, Display: name, Short: name})
+	f := t.b.Function(Function{Kind: snapshot.Native, Display: name, Short: name})
 	if t.b.isAt(parent, f) {
 		return parent
 	}

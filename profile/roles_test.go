@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"clrsnap/snapshot"
 )
 
 // moment is a sample of one second, its frames leaf first.
@@ -45,12 +47,14 @@ func shown(r *Recording, x *Sample) []string {
 
 func TestRoles(t *testing.T) {
 	method := func(name string) Function {
-		return Function{Kind: Managed, Module: "Shop", Method: name, Display: name}
+		return Function{Kind: snapshot.Managed, Module: "Shop", Method: name, Display: name}
 	}
-	native := func(module, name string) Function { return Function{Kind: Native, Module: module, Method: name} }
+	native := func(module, name string) Function {
+		return Function{Kind: snapshot.Native, Module: module, Method: name}
+	}
 	clr, jit, libc := native("libcoreclr.so", ""), native("libclrjit.so", ""), native("libc.so.6", "")
-	yield := Function{Kind: Kernel, Module: "kernel", Method: "do_sched_yield"}
-	event := Function{Kind: Event, Display: "gen 2, induced"}
+	yield := Function{Kind: snapshot.Kernel, Module: "kernel", Method: "do_sched_yield"}
+	event := Function{Kind: snapshot.Event, Display: "gen 2, induced"}
 	list := func(f ...Function) []Function { return f }
 	for name, c := range map[string]struct {
 		s    moment
@@ -109,8 +113,8 @@ func TestRoles(t *testing.T) {
 }
 
 func TestIdleTotals(t *testing.T) {
-	method := func(name string) Function { return Function{Kind: Managed, Module: coreLib, Method: name} }
-	libc := Function{Kind: Native, Module: "libc.so.6"}
+	method := func(name string) Function { return Function{Kind: snapshot.Managed, Module: coreLib, Method: name} }
+	libc := Function{Kind: snapshot.Native, Module: "libc.so.6"}
 	idle := []Function{libc, method(lifoWait), method(workerStart)}
 	r := recordingOf(
 		moment{Wall, "ThreadPool worker", Waiting, idle}, moment{Wall, "ThreadPool worker", Running, idle},
@@ -118,12 +122,13 @@ func TestIdleTotals(t *testing.T) {
 		moment{CPU, "ThreadPool worker", Running, idle},
 	)
 	got := r.IdleTotals(Wall)
-	if len(got) != 2 || got[0].Idle != IdleWorker || got[0].Total.All().Samples != 2 ||
+	if len(got) != 2 || got[0].Idle != snapshot.IdleWorker || got[0].Total.All().Samples != 2 ||
 		got[0].Total[Waiting].Weight != int64(time.Second) || got[1].Idle != "finalizer" {
 		t.Errorf("%+v", got)
 	}
 	at := r.IdleSamples()
-	if len(at) != 2 || !slices.Equal(at[IdleWorker], []int32{0, 1, 4}) || !slices.Equal(at["finalizer"], []int32{2}) {
+	if len(at) != 2 || !slices.Equal(at[snapshot.IdleWorker], []int32{0, 1, 4}) ||
+		!slices.Equal(at["finalizer"], []int32{2}) {
 		t.Errorf("%v", at)
 	}
 	left := r.Select(Selection{Working: true})

@@ -3,6 +3,8 @@ package profile
 import (
 	"slices"
 	"time"
+
+	"clrsnap/snapshot"
 )
 
 // Selection chooses a part of a recording. The zero value chooses every sample, and
@@ -174,11 +176,11 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		f := &r.Functions[of]
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
-		nameless := !s.Native && f.Kind == Native && f.Method == ""
+		nameless := !s.Native && f.Kind == snapshot.Native && f.Method == ""
 		if s.NoInlined && l.Inlined {
 			continue
 		}
-		if s.Managed && f.Kind != Managed && f.Kind != Async && f.Kind != Event {
+		if s.Managed && f.Kind != snapshot.Managed && f.Kind != snapshot.Async && f.Kind != snapshot.Event {
 			continue
 		}
 		if work != nil {

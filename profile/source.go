@@ -3,6 +3,8 @@ package profile
 import (
 	"cmp"
 	"slices"
+
+	"clrsnap/snapshot"
 )
 
 // Where the locations of a recording are in the program's source text. A recording keeps the method's row in the
@@ -103,13 +105,13 @@ func (f *SourceFile) Line(line int32) (string, bool) {
 }
 
 // SourceLine returns the line of a location; nil: not known.
-func (r *Recording) SourceLine(l *Location) *SourceLine {
+func (r *Recording) SourceLine(l *Location) *snapshot.SourceLine {
 	if l.Line <= 0 || int(l.Line) >= len(r.Lines) {
 		return nil
 	}
 	line := &r.Lines[l.Line]
 	f := &r.Files[line.File]
-	return &SourceLine{
+	return &snapshot.SourceLine{
 		File: f.Title(), Line: int(line.Line), Column: int(line.Column), URL: f.URL, Approximate: line.Approximate,
 	}
 }

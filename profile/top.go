@@ -3,6 +3,8 @@ package profile
 import (
 	"cmp"
 	"slices"
+
+	"clrsnap/snapshot"
 )
 
 // Amount is the sum of some samples of one mode.
@@ -38,11 +40,11 @@ func (p *Part) All() Amount {
 type Totals struct {
 	Mode       Mode
 	All        Part
-	Incomplete Amount           // of All: in stacks with missing frames
-	Empty      Part             // of All: in stacks without any frame, and so in no function
-	Functions  []FunctionTotal  // functions on the stacks of samples, in the order of Recording.Functions
-	Threads    []ThreadTotal    // threads with samples, the heaviest first
-	Origins    map[Origin]*Part // as FunctionTotal.Direct, by Function.Origin
+	Incomplete Amount                    // of All: in stacks with missing frames
+	Empty      Part                      // of All: in stacks without any frame, and so in no function
+	Functions  []FunctionTotal           // functions on the stacks of samples, in the order of Recording.Functions
+	Threads    []ThreadTotal             // threads with samples, the heaviest first
+	Origins    map[snapshot.Origin]*Part // as FunctionTotal.Direct, by Function.Origin
 	// Effective is Kish's effective sample size, (Σw)²/Σw²: how many samples of equal weight would say as
 	// much as these. The parts of a sample with a Count above 1 are taken as equal.
 	Effective float64
@@ -84,7 +86,7 @@ func (t *Totals) Share(weight int64) float64 {
 
 // Totals sums up the samples of a mode.
 func (r *Recording) Totals(m Mode) *Totals {
-	t := &Totals{Mode: m, Origins: map[Origin]*Part{}, estimation: r.estimation(m)}
+	t := &Totals{Mode: m, Origins: map[snapshot.Origin]*Part{}, estimation: r.estimation(m)}
 	self, variances := t.samples(r)
 	t.functions(r, self, variances)
 	for i := range t.Functions {
@@ -99,7 +101,7 @@ func (r *Recording) codes() []int32 {
 	codes := make([]int32, len(r.Nodes))
 	for i := 1; i < len(codes); i++ {
 		n := int32(i)
-		if codes[n] = n; r.Function(n).Kind == Event {
+		if codes[n] = n; r.Function(n).Kind == snapshot.Event {
 			codes[n] = codes[r.Nodes[n].Parent]
 		}
 	}
@@ -231,7 +233,7 @@ func sumUp(
 
 // origin returns the sum of an origin. Functions of one FunctionTotal can have several origins: an assembly
 // may belong to the program in one process, and to a package in a child.
-func (t *Totals) origin(o Origin) *Part {
+func (t *Totals) origin(o snapshot.Origin) *Part {
 	if t.Origins[o] == nil {
 		t.Origins[o] = &Part{}
 	}
@@ -267,7 +269,7 @@ func (r *Recording) visit(enter, leave func(node int32)) {
 // functionName identifies a function for a reader. Unlike an index, a functionName is valid in another
 // recording.
 type functionName struct {
-	kind            Kind
+	kind            snapshot.Kind
 	module          string
 	name, signature string
 	fate            string

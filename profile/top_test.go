@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"clrsnap/snapshot"
 )
 
 // handmade is small enough to be summed up by hand.
@@ -43,7 +45,7 @@ func TestTotals(t *testing.T) {
 		all, empty Amount
 		incomplete Amount
 		threads    string
-		origins    map[Origin]int64
+		origins    map[snapshot.Origin]int64
 	}{
 		{CPU, map[string]sums{
 			"main":   {total: Amount{38, 0, 5}},
@@ -51,13 +53,13 @@ func TestTotals(t *testing.T) {
 			"work":   {self: Amount{10, 0, 1}, total: Amount{55, 0, 6}},
 			"[libc]": {self: Amount{40, 0, 4}, total: Amount{40, 0, 4}},
 		}, Amount{80, 0, 10}, Amount{2, 0, 1}, Amount{}, "worker 42, main 38",
-			map[Origin]int64{OfUser: 38, OfNative: 40}},
+			map[snapshot.Origin]int64{snapshot.OfUser: 38, snapshot.OfNative: 40}},
 		{Wall, map[string]sums{
 			"fib":    {self: Amount{30, 0, 1}, total: Amount{30, 0, 1}, waiting: 30, selfWait: 30},
 			"work":   {self: Amount{7, 0, 1}, total: Amount{107, 0, 4}, waiting: 100},
 			"[libc]": {self: Amount{100, 0, 3}, total: Amount{100, 0, 3}, waiting: 100, selfWait: 100},
 		}, Amount{137, 0, 5}, Amount{}, Amount{30, 0, 1}, "worker 107, main 30",
-			map[Origin]int64{OfUser: 37, OfNative: 100}},
+			map[snapshot.Origin]int64{snapshot.OfUser: 37, snapshot.OfNative: 100}},
 	} {
 		r := handmade()
 		got := r.Totals(c.mode)
@@ -96,9 +98,9 @@ func TestTotalsSameName(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
 	at := func(f Function) int32 { return b.Location(Location{Function: b.Function(f)}) }
-	one := at(Function{Kind: Managed, Method: "F`1", Display: "F", Signature: "(int)", Module: "M"})
-	two := at(Function{Kind: Managed, Method: "F`2", Display: "F", Signature: "(int)", Module: "M"})
-	other := at(Function{Kind: Managed, Method: "F", Display: "F", Signature: "(long)", Module: "M"})
+	one := at(Function{Kind: snapshot.Managed, Method: "F`1", Display: "F", Signature: "(int)", Module: "M"})
+	two := at(Function{Kind: snapshot.Managed, Method: "F`2", Display: "F", Signature: "(int)", Module: "M"})
+	other := at(Function{Kind: snapshot.Managed, Method: "F", Display: "F", Signature: "(long)", Module: "M"})
 	b.Add(Sample{Node: b.Stack([]int32{other, two, one}), Weight: 8})
 	b.Add(Sample{Node: b.Stack([]int32{two}), Weight: 1})
 	got := b.Recording().Totals(CPU).Functions
@@ -144,7 +146,7 @@ func drawn(t *rapid.T) *Recording {
 		names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "[e]", "[f]"}), 0, 7).Draw(t, "stack")
 		node := int32(0)
 		for _, name := range names {
-			f := b.Function(Function{Kind: Managed, Display: name})
+			f := b.Function(Function{Kind: snapshot.Managed, Display: name})
 			node = b.Child(node, b.Location(Location{Function: f, Offset: rapid.Uint64Range(0, 1).Draw(t, "offset")}))
 		}
 		b.Add(Sample{

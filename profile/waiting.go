@@ -6,13 +6,15 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"clrsnap/snapshot"
 )
 
 // WaitingFor is what a sampled thread waited for.
 type WaitingFor struct {
 	// Kind is what the thread's frames say; "" if the thread waits for something else, for example in native code of
 	// a library. Idle threads have WaitIdle (Recording.Idle).
-	Kind WaitKind
+	Kind snapshot.WaitKind
 	// Type is the display name of the awaited object's type, and Module the type's assembly; empty if not known. The
 	// events of Monitor.Wait and of locks have a type. The type of other primitives is in Kind.
 	Type, Module string
@@ -50,11 +52,16 @@ var ioFunctions = map[string]bool{
 // compiler inlines the waiting methods, but not the calls of these functions.
 var entries = []struct {
 	name string
-	kind WaitKind
+	kind snapshot.WaitKind
 }{
-	{"Monitor_Wait", MonitorWait}, {"Monitor_Enter", MonitorEnter}, {"Monitor_TryEnter", MonitorEnter},
-	{"ThreadNative_Join", ThreadJoin}, {"ThreadNative_Sleep", ThreadSleep}, {"WaitHandle_WaitOne", HandleOne},
-	{"WaitHandle_SignalAndWait", HandleOne}, {"WaitHandle_WaitMultiple", HandleAny},
+	{"Monitor_Wait", snapshot.MonitorWait},
+	{"Monitor_Enter", snapshot.MonitorEnter},
+	{"Monitor_TryEnter", snapshot.MonitorEnter},
+	{"ThreadNative_Join", snapshot.ThreadJoin},
+	{"ThreadNative_Sleep", snapshot.ThreadSleep},
+	{"WaitHandle_WaitOne", snapshot.HandleOne},
+	{"WaitHandle_SignalAndWait", snapshot.HandleOne},
+	{"WaitHandle_WaitMultiple", snapshot.HandleAny},
 }
 
 // entryOf says what a method waits for in this function of the runtime; the zero value: nothing.
@@ -78,16 +85,19 @@ func (r *Recording) runtimeModules() map[string]bool {
 	return out
 }
 
-// waiter finds out what samples wait for. For a stack, waiter and PrimitiveOf agree, but waiter looks at each node
-// once.
+// coreLib is the assembly of System.Threading.Lock.
+const coreLib = "System.Private.CoreLib"
+
+// waiter finds out what samples wait for. For a stack, waiter and snapshot.PrimitiveOf agree, but waiter looks at each
+// node once.
 type waiter struct {
 	r         *Recording
 	functions []waitFunction
 	idle      *idler
 	// by node: the node itself or the nearest node toward the base that is a method; 0: none
 	managed []int32
-	kinds   []WaitKind // by node: for a method, what its thread waits for if the method is the leaf
-	entries []int32    // by node: for native code, the function that says what its method waits for; -1: none
+	kinds   []snapshot.WaitKind // by node: for a method, what its thread waits for if the method is the leaf
+	entries []int32             // by node: for native code, the function that says what its method waits for; -1: none
 	// by node: for native code, the method has called a function that waits for input or output
 	io      []bool
 	runtime []bool               // by node: for native code, the code or its caller is the runtime's
@@ -96,7 +106,7 @@ type waiter struct {
 
 func (r *Recording) waiter() *waiter {
 	w := &waiter{
-		r: r, idle: r.idler(), managed: make([]int32, len(r.Nodes)), kinds: make([]WaitKind, len(r.Nodes)),
+		r: r, idle: r.idler(), managed: make([]int32, len(r.Nodes)), kinds: make([]snapshot.WaitKind, len(r.Nodes)),
 		entries: unknown(len(r.Nodes)), io: make([]bool, len(r.Nodes)), runtime: make([]bool, len(r.Nodes)),
 		events: map[int32]WaitingFor{},
 	}
@@ -109,7 +119,7 @@ func (r *Recording) waiter() *waiter {
 		f := &w.functions[r.Locations[r.Nodes[n].Location].Function]
 		parent := r.Nodes[n].Parent
 		w.managed[n] = w.managed[parent]
-		if f.kind != Managed {
+		if f.kind != snapshot.Managed {
 			w.io[n], w.runtime[n] = w.io[parent] || f.io, w.runtime[parent] || f.runtime
 			if w.entries[n] = w.entries[parent]; f.says || parent > 0 && w.managed[parent] == parent {
 				w.entries[n] = r.Locations[r.Nodes[n].Location].Function
@@ -118,11 +128,11 @@ func (r *Recording) waiter() *waiter {
 		}
 		w.managed[n] = int32(n)
 		switch outer := w.kinds[parent]; {
-		case f.rule == nil && !f.between:
+		case f.waits == "" && !f.between:
 		case outer != "" && w.managed[parent] == parent:
 			w.kinds[n] = outer
-		case f.rule != nil:
-			w.kinds[n] = f.rule.kind
+		case f.waits != "":
+			w.kinds[n] = f.waits
 		}
 	}
 	return w
@@ -130,8 +140,8 @@ func (r *Recording) waiter() *waiter {
 
 // waitFunction has the known facts of a function.
 type waitFunction struct {
-	kind        Kind
-	rule        *waitRule // nil: the function does not wait
+	kind        snapshot.Kind
+	waits       snapshot.WaitKind // "": the function does not wait
 	between     bool
 	entry       WaitingFor
 	says        bool // the function is a result of WaitingFor.Frame
@@ -139,12 +149,12 @@ type waitFunction struct {
 }
 
 func waitFunctionOf(f *Function, runtime map[string]bool) waitFunction {
-	c := code{f.Kind, f.Module, f.Method}
-	out := waitFunction{kind: f.Kind, rule: c.waitRule()}
+	c := f.code()
+	out := waitFunction{kind: f.Kind, waits: c.WaitKind()}
 	switch f.Kind {
-	case Managed:
-		out.between = c.betweenWaits()
-	case Native:
+	case snapshot.Managed:
+		out.between = c.BetweenWaits()
+	case snapshot.Native:
 		name := strings.TrimPrefix(strings.TrimLeft(f.Method, "_"), "libc_")
 		libc := strings.HasPrefix(f.Module, "libc.") || strings.HasPrefix(f.Module, "libc-") ||
 			strings.HasPrefix(f.Module, "ld-musl") || strings.HasPrefix(f.Module, "libpthread")
@@ -163,7 +173,7 @@ func (w *waiter) of(x *Sample) (WaitingFor, bool) {
 		return w.event(x), true
 	}
 	if w.idle.of(x) != "" {
-		return WaitingFor{Kind: WaitIdle}, true
+		return WaitingFor{Kind: snapshot.WaitIdle}, true
 	}
 	return w.waitingFor(x.Node), true
 }
@@ -186,17 +196,17 @@ func (w *waiter) entry(node int32) WaitingFor {
 	return WaitingFor{}
 }
 
-func (w *waiter) kind(node int32) WaitKind {
+func (w *waiter) kind(node int32) snapshot.WaitKind {
 	method := w.managed[node]
 	switch kind := w.kinds[method]; {
-	case kind != "" && !((kind == HandleOne || kind == MonitorWait) && w.saysMore(node)):
+	case kind != "" && !((kind == snapshot.HandleOne || kind == snapshot.MonitorWait) && w.saysMore(node)):
 		return kind
 	case w.entry(node).Kind != "":
 		return w.entry(node).Kind
 	case w.io[node]:
-		return WaitIO
+		return snapshot.WaitIO
 	case w.runtime[node]:
-		return WaitRuntime
+		return snapshot.WaitRuntime
 	}
 	return ""
 }
@@ -217,7 +227,7 @@ func (w *waiter) event(x *Sample) WaitingFor {
 	}
 	leaf := w.r.Function(x.Node)
 	switch {
-	case leaf == nil || leaf.Kind != Event:
+	case leaf == nil || leaf.Kind != snapshot.Event:
 		out.Kind = w.kind(x.Node)
 	case x.Mode == Contention:
 		out = w.contention(x.Node)
@@ -235,7 +245,7 @@ func (w *waiter) event(x *Sample) WaitingFor {
 func (w *waiter) contention(node int32) WaitingFor {
 	const lockClass = "System.Threading.Lock"
 	out := WaitingFor{Kind: w.kind(node)}
-	if lock := w.r.Function(w.r.Nodes[node].Parent); lock != nil && lock.Kind == Event {
+	if lock := w.r.Function(w.r.Nodes[node].Parent); lock != nil && lock.Kind == snapshot.Event {
 		if name, ok := strings.CutPrefix(lock.Display, "lock "); ok && !strings.HasPrefix(name, "of an unknown type") {
 			name = strings.TrimSuffix(name, " (others)")
 			if i := strings.LastIndex(name, " #"); i >= 0 {
@@ -245,18 +255,18 @@ func (w *waiter) contention(node int32) WaitingFor {
 		}
 	}
 	switch {
-	case out.Kind == MonitorEnter || out.Kind == LockEnter:
+	case out.Kind == snapshot.MonitorEnter || out.Kind == snapshot.LockEnter:
 	case out.Type == lockClass && out.Module == coreLib:
-		out.Kind = LockEnter
+		out.Kind = snapshot.LockEnter
 	default:
-		out.Kind = MonitorEnter // the CLR's walk does not always have Monitor.Enter as a frame
+		out.Kind = snapshot.MonitorEnter // the CLR's walk does not always have Monitor.Enter as a frame
 	}
 	return out
 }
 
 // WaitEvent returns the function that is the leaf of a wait, in mode Waits. short is Type without namespaces.
 func (w WaitingFor) WaitEvent(short string) Function {
-	f := Function{Kind: Event, Display: w.String(), Module: w.Module}
+	f := Function{Kind: snapshot.Event, Display: w.String(), Module: w.Module}
 	if w.Type = short; w.Type == "" {
 		w.Module = ""
 	}
@@ -268,20 +278,21 @@ func (w WaitingFor) WaitEvent(short string) Function {
 // function looks native. module is the runtime's.
 func (w WaitingFor) Frame(module string) Function {
 	name := "[" + w.String() + "]"
-	return Function{Kind: Native, Display: name, Short: name, Module: module}
+	return Function{Kind: snapshot.Native, Display: name, Short: name, Module: module}
 }
 
 // frameOf recovers the WaitingFor from a function that Frame returned; the zero value: f is another function.
 func frameOf(f *Function) WaitingFor {
 	name := strings.TrimSuffix(strings.TrimPrefix(f.Display, "["), "]")
-	if len(name)+len("[]") != len(f.Display) || f.Method != "" || f.Kind != Native {
+	if len(name)+len("[]") != len(f.Display) || f.Method != "" || f.Kind != snapshot.Native {
 		return WaitingFor{}
 	}
 	w, _ := WaitEventOf(name)
 	switch w.Kind {
-	case MonitorEnter, MonitorWait:
+	case snapshot.MonitorEnter, snapshot.MonitorWait:
 		return w
-	case SemaphoreWait, EventWait, LockEnter, HandleOne, HandleAny, HandleAll, ThreadJoin, ThreadSleep:
+	case snapshot.SemaphoreWait, snapshot.EventWait, snapshot.LockEnter, snapshot.HandleOne, snapshot.HandleAny,
+		snapshot.HandleAll, snapshot.ThreadJoin, snapshot.ThreadSleep:
 		if w.Type == "" {
 			return w
 		}
@@ -291,35 +302,35 @@ func frameOf(f *Function) WaitingFor {
 
 // WaitedIn returns what a thread waited for in a wait of the runtime, in mode Waits. stack is the thread's stack,
 // leaf first. whole: the stack lacks no frames.
-func WaitedIn(stack iter.Seq[*Function], whole bool) WaitKind {
-	idle, _ := idleStack(func(yield func(code) bool) {
+func WaitedIn(stack iter.Seq[*Function], whole bool) snapshot.WaitKind {
+	idle, _ := snapshot.IdleIn(func(yield func(snapshot.Code) bool) {
 		for f := range stack {
-			if !yield(code{f.Kind, f.Module, f.Method}) {
+			if !yield(f.code()) {
 				return
 			}
 		}
 	}, true)
 	if whole && idle != "" {
-		return WaitIdle
+		return snapshot.WaitIdle
 	}
-	p := primitiveOf(func(yield func(int, code) bool) {
+	p := snapshot.PrimitiveIn(func(yield func(int, snapshot.Code) bool) {
 		i := 0
 		for f := range stack {
-			if !yield(i, code{f.Kind, f.Module, f.Method}) {
+			if !yield(i, f.code()) {
 				return
 			}
 			i++
 		}
 	})
-	return cmp.Or(p.Kind, WaitRuntime)
+	return cmp.Or(p.Kind, snapshot.WaitRuntime)
 }
 
 // WaitEventOf returns the WaitingFor of a wait's leaf, in mode Waits, from the leaf's name with or without
 // namespaces; false: name is not the name of a wait.
 func WaitEventOf(name string) (WaitingFor, bool) {
 	kind, class, _ := strings.Cut(name, " ")
-	w := WaitingFor{Kind: WaitKind(kind), Type: class}
-	if slices.Contains(WaitKinds[:], w.Kind) {
+	w := WaitingFor{Kind: snapshot.WaitKind(kind), Type: class}
+	if slices.Contains(snapshot.WaitKinds[:], w.Kind) {
 		return w, true
 	}
 	w.Kind = ""
@@ -402,7 +413,8 @@ func (r *Recording) ownMethods() []int32 {
 			continue
 		}
 		f := r.Locations[r.Nodes[n].Location].Function
-		if out[n] = out[r.Nodes[n].Parent]; r.Functions[f].Kind == Managed && r.Functions[f].Origin() == OfUser {
+		if out[n] = out[r.Nodes[n].Parent]; r.Functions[f].Kind == snapshot.Managed &&
+			r.Functions[f].Origin() == snapshot.OfUser {
 			out[n] = same[f]
 		}
 	}

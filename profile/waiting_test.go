@@ -7,37 +7,40 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clrsnap/snapshot"
 )
 
 // waitFrames are the frames for stacks of waiting threads, by a short name.
 var waitFrames = map[string]Function{
-	"main":  {Kind: Managed, Module: "Shop", Method: "Shop.Program.Main"},
-	"work":  {Kind: Managed, Module: "Shop", Method: "Shop.Orders.Work"},
-	"semi":  {Kind: Managed, Module: coreLib, Method: "System.Threading.SemaphoreSlim.Wait"},
-	"event": {Kind: Managed, Module: coreLib, Method: "System.Threading.ManualResetEventSlim.Wait"},
-	"task":  {Kind: Managed, Module: coreLib, Method: "System.Threading.Tasks.Task.InternalWait"},
-	"wait":  {Kind: Managed, Module: coreLib, Method: "System.Threading.Monitor.Wait"},
-	"enter": {Kind: Managed, Module: coreLib, Method: "System.Threading.Monitor.Enter_Slowpath"},
-	"sleep": {Kind: Managed, Module: coreLib, Method: "System.Threading.Thread.Sleep"},
-	"spin":  {Kind: Managed, Module: coreLib, Method: "System.Threading.SpinWait.SpinOnceCore"},
-	"stub":  {Kind: Managed, Module: coreLib, Method: pinvokeStub},
-	"read":  {Kind: Managed, Module: coreLib, Method: "System.IO.RandomAccess.ReadAtOffset"},
-	"worker": {Kind: Managed, Module: coreLib,
+	"main":  {Kind: snapshot.Managed, Module: "Shop", Method: "Shop.Program.Main"},
+	"work":  {Kind: snapshot.Managed, Module: "Shop", Method: "Shop.Orders.Work"},
+	"semi":  {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.SemaphoreSlim.Wait"},
+	"event": {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.ManualResetEventSlim.Wait"},
+	"task":  {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.Tasks.Task.InternalWait"},
+	"wait":  {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.Monitor.Wait"},
+	"enter": {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.Monitor.Enter_Slowpath"},
+	"sleep": {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.Thread.Sleep"},
+	"spin":  {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.SpinWait.SpinOnceCore"},
+	"stub":  {Kind: snapshot.Managed, Module: coreLib, Method: "IL_STUB_PInvoke"},
+	"read":  {Kind: snapshot.Managed, Module: coreLib, Method: "System.IO.RandomAccess.ReadAtOffset"},
+	"worker": {Kind: snapshot.Managed, Module: coreLib,
 		Method: "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"},
-	"lifo":    {Kind: Managed, Module: coreLib, Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
-	"monitor": {Kind: Managed, Module: coreLib, Method: "Interop+Sys.LowLevelMonitor_Wait"},
-	"lock":    {Kind: Managed, Module: coreLib, Method: "System.Threading.Lock.TryEnterSlow"},
-	"clr":     {Kind: Native, Module: "libcoreclr.so"},
-	"join":    {Kind: Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
-	"order":   {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
-	"pulse":   {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
-	"permit":  {Kind: Native, Module: "libcoreclr.so", Display: "[SemaphoreSlim.Wait]"},
-	"gate":    {Kind: Native, Module: "libcoreclr.so", Display: "[ManualResetEventSlim.Wait]"},
-	"one":     {Kind: Managed, Module: coreLib, Method: "System.Threading.WaitHandle.WaitOneNoCheck"},
-	"cond":    {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
-	"pread":   {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
-	"own":     {Kind: Native, Module: "libshop.so", Method: "pread64"},
-	"futex":   {Kind: Kernel, Module: "kernel", Method: "do_futex"},
+	"lifo": {Kind: snapshot.Managed, Module: coreLib,
+		Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
+	"monitor": {Kind: snapshot.Managed, Module: coreLib, Method: "Interop+Sys.LowLevelMonitor_Wait"},
+	"lock":    {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.Lock.TryEnterSlow"},
+	"clr":     {Kind: snapshot.Native, Module: "libcoreclr.so"},
+	"join":    {Kind: snapshot.Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
+	"order":   {Kind: snapshot.Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
+	"pulse":   {Kind: snapshot.Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
+	"permit":  {Kind: snapshot.Native, Module: "libcoreclr.so", Display: "[SemaphoreSlim.Wait]"},
+	"gate":    {Kind: snapshot.Native, Module: "libcoreclr.so", Display: "[ManualResetEventSlim.Wait]"},
+	"one":     {Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading.WaitHandle.WaitOneNoCheck"},
+	"cond":    {Kind: snapshot.Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
+	"pread":   {Kind: snapshot.Native, Module: "libc.so.6", Method: "__libc_pread64"},
+	"own":     {Kind: snapshot.Native, Module: "libshop.so", Method: "pread64"},
+	"futex":   {Kind: snapshot.Kernel, Module: "kernel", Method: "do_futex"},
 }
 
 // waitingStack adds the stack of a waiting thread, base first, and returns its leaf.
@@ -46,7 +49,7 @@ func waitingStack(b *Builder, text string) int32 {
 	for name := range strings.SplitSeq(text, ">") {
 		f, ok := waitFrames[name]
 		if !ok {
-			f = Function{Kind: Event, Display: name, Module: "Shop"}
+			f = Function{Kind: snapshot.Event, Display: name, Module: "Shop"}
 		}
 		f.Display += f.Method
 		at = b.Child(at, b.Location(Location{Function: b.Function(f)}))
@@ -60,46 +63,48 @@ func TestWaitingFor(t *testing.T) {
 		stack string
 		want  WaitingFor
 	}{
-		{Wall, "main>work>semi>wait>clr>cond>futex", WaitingFor{Kind: SemaphoreWait}},
-		{Wall, "main>work>task>event>wait>clr", WaitingFor{Kind: TaskWait}},
-		{Wall, "main>work>clr>event>wait>clr", WaitingFor{Kind: EventWait}},
-		{Wall, "main>semi>clr>wait>clr", WaitingFor{Kind: MonitorWait}}, // native code has called back
-		{Wall, "main>work>sleep>spin", WaitingFor{Kind: ThreadSleep}},
-		{Wall, "main>event>spin>sleep>clr", WaitingFor{Kind: EventWait}},
-		{Wall, "main>spin>sleep>clr", WaitingFor{Kind: ThreadSleep}},
-		{Wall, "main>wait>stub>clr", WaitingFor{Kind: MonitorWait}},
-		{Wall, "main>work>join>clr>cond", WaitingFor{Kind: ThreadJoin}}, // Thread.Join was inlined
-		{Wall, "main>work>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
-		{Wall, "main>enter>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
-		{Wall, "main>work>clr>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
-		{Wall, "main>work>clr>order>work>clr", WaitingFor{Kind: WaitRuntime}},
-		{Wall, "main>lock>monitor>cond", WaitingFor{Kind: LockEnter}}, // .NET 11
-		{Wall, "main>enter>lock>monitor>cond>order>futex", WaitingFor{MonitorEnter, "Shop.Order", ""}},
-		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: SemaphoreWait}},
-		{Wall, "main>work>permit>cond", WaitingFor{Kind: SemaphoreWait}},
-		{Wall, "main>work>one>permit>cond", WaitingFor{Kind: SemaphoreWait}}, // the code between was inlined
-		{Wall, "main>work>wait>gate>cond", WaitingFor{Kind: EventWait}},      // inlined, too
-		{Wall, "main>work>task>wait>gate>cond", WaitingFor{Kind: TaskWait}},
-		{Wall, "main>work>one>pulse>cond", WaitingFor{Kind: MonitorWait, Type: "Shop.Order"}},
-		{Wall, "main>work>one>cond", WaitingFor{Kind: HandleOne}},
-		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // the method has not called this
-		{Wall, "main>read>stub>pread>futex", WaitingFor{Kind: WaitIO}},
+		{Wall, "main>work>semi>wait>clr>cond>futex", WaitingFor{Kind: snapshot.SemaphoreWait}},
+		{Wall, "main>work>task>event>wait>clr", WaitingFor{Kind: snapshot.TaskWait}},
+		{Wall, "main>work>clr>event>wait>clr", WaitingFor{Kind: snapshot.EventWait}},
+		{Wall, "main>semi>clr>wait>clr", WaitingFor{Kind: snapshot.MonitorWait}}, // native code has called back
+		{Wall, "main>work>sleep>spin", WaitingFor{Kind: snapshot.ThreadSleep}},
+		{Wall, "main>event>spin>sleep>clr", WaitingFor{Kind: snapshot.EventWait}},
+		{Wall, "main>spin>sleep>clr", WaitingFor{Kind: snapshot.ThreadSleep}},
+		{Wall, "main>wait>stub>clr", WaitingFor{Kind: snapshot.MonitorWait}},
+		{Wall, "main>work>join>clr>cond", WaitingFor{Kind: snapshot.ThreadJoin}}, // Thread.Join was inlined
+		{Wall, "main>work>order>clr>cond", WaitingFor{Kind: snapshot.MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>enter>order>clr>cond", WaitingFor{Kind: snapshot.MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>work>clr>order>clr>cond", WaitingFor{Kind: snapshot.MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>work>clr>order>work>clr", WaitingFor{Kind: snapshot.WaitRuntime}},
+		{Wall, "main>lock>monitor>cond", WaitingFor{Kind: snapshot.LockEnter}}, // .NET 11
+		{Wall, "main>enter>lock>monitor>cond>order>futex", WaitingFor{snapshot.MonitorEnter, "Shop.Order", ""}},
+		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: snapshot.SemaphoreWait}},
+		{Wall, "main>work>permit>cond", WaitingFor{Kind: snapshot.SemaphoreWait}},
+		{Wall, "main>work>one>permit>cond", WaitingFor{Kind: snapshot.SemaphoreWait}}, // the code between was inlined
+		{Wall, "main>work>wait>gate>cond", WaitingFor{Kind: snapshot.EventWait}},      // inlined, too
+		{Wall, "main>work>task>wait>gate>cond", WaitingFor{Kind: snapshot.TaskWait}},
+		{Wall, "main>work>one>pulse>cond", WaitingFor{Kind: snapshot.MonitorWait, Type: "Shop.Order"}},
+		{Wall, "main>work>one>cond", WaitingFor{Kind: snapshot.HandleOne}},
+		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: snapshot.WaitRuntime}}, // the method has not called this
+		{Wall, "main>read>stub>pread>futex", WaitingFor{Kind: snapshot.WaitIO}},
 		{Wall, "main>work>own>futex", WaitingFor{}}, // a library of the program's
-		{Wall, "main>work>clr>cond", WaitingFor{Kind: WaitRuntime}},
-		{Wall, "worker>lifo>clr>cond", WaitingFor{Kind: WaitIdle}},
-		{Wall, "clr>cond", WaitingFor{Kind: WaitRuntime}},
+		{Wall, "main>work>clr>cond", WaitingFor{Kind: snapshot.WaitRuntime}},
+		{Wall, "worker>lifo>clr>cond", WaitingFor{Kind: snapshot.WaitIdle}},
+		{Wall, "clr>cond", WaitingFor{Kind: snapshot.WaitRuntime}},
 		{Wall, "cond", WaitingFor{}},
-		{Waits, "worker>lifo>clr>idle", WaitingFor{Kind: WaitIdle}},
-		{Waits, "main>wait>Monitor.Wait Shop.Order", WaitingFor{MonitorWait, "Shop.Order", "Shop"}},
-		{Waits, "main>wait>Monitor.Wait A[B, C]", WaitingFor{MonitorWait, "A[B, C]", "Shop"}},
-		{Waits, "main>semi>SemaphoreSlim.Wait", WaitingFor{Kind: SemaphoreWait}},
+		{Waits, "worker>lifo>clr>idle", WaitingFor{Kind: snapshot.WaitIdle}},
+		{Waits, "main>wait>Monitor.Wait Shop.Order", WaitingFor{snapshot.MonitorWait, "Shop.Order", "Shop"}},
+		{Waits, "main>wait>Monitor.Wait A[B, C]", WaitingFor{snapshot.MonitorWait, "A[B, C]", "Shop"}},
+		{Waits, "main>semi>SemaphoreSlim.Wait", WaitingFor{Kind: snapshot.SemaphoreWait}},
 		{Waits, "main>other", WaitingFor{}},
 		{Waits, "main>hostile text", WaitingFor{Type: "text", Module: "Shop"}},
-		{Contention, "main>enter>lock Shop.Order #12>held by x", WaitingFor{MonitorEnter, "Shop.Order", "Shop"}},
-		{Contention, "main>clr>lock Shop.Order (others)>held by x", WaitingFor{MonitorEnter, "Shop.Order", "Shop"}},
-		{Contention, "main>lock of an unknown type>held by x", WaitingFor{Kind: MonitorEnter}},
-		{Contention, "main>enter>held by x", WaitingFor{Kind: MonitorEnter}},
-		{Contention, "held by x", WaitingFor{Kind: MonitorEnter}},
+		{Contention, "main>enter>lock Shop.Order #12>held by x", WaitingFor{snapshot.MonitorEnter, "Shop.Order",
+			"Shop"}},
+		{Contention, "main>clr>lock Shop.Order (others)>held by x", WaitingFor{snapshot.MonitorEnter, "Shop.Order",
+			"Shop"}},
+		{Contention, "main>lock of an unknown type>held by x", WaitingFor{Kind: snapshot.MonitorEnter}},
+		{Contention, "main>enter>held by x", WaitingFor{Kind: snapshot.MonitorEnter}},
+		{Contention, "held by x", WaitingFor{Kind: snapshot.MonitorEnter}},
 	} {
 		b := NewBuilder(Limits{})
 		b.Thread(RecordedThread{})
@@ -126,17 +131,17 @@ func TestWaiterIsPrimitiveOf(t *testing.T) {
 		b.Add(Sample{Node: waitingStack(b, strings.Join(frames, ">")), Mode: Wall, State: Waiting, Weight: 1})
 	}
 	r := b.Recording()
-	w, kinds := r.waiter(), map[WaitKind]int{}
+	w, kinds := r.waiter(), map[snapshot.WaitKind]int{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
-		var frames []Frame
+		var frames []snapshot.Frame
 		for l := range r.Stack(x.Node) {
 			f := &r.Functions[l.Function]
-			frames = append(frames, Frame{Kind: f.Kind, Module: f.Module, Method: f.Method})
+			frames = append(frames, snapshot.Frame{Kind: f.Kind, Module: f.Module, Method: f.Method})
 		}
-		want := PrimitiveOf(frames).Kind
+		want := snapshot.PrimitiveOf(frames).Kind
 		got := w.kind(x.Node)
-		if (want == HandleOne || want == MonitorWait) && w.saysMore(x.Node) {
+		if (want == snapshot.HandleOne || want == snapshot.MonitorWait) && w.saysMore(x.Node) {
 			continue // the frames do not tell
 		}
 		if want != "" && got != want || want == "" && w.kinds[w.managed[x.Node]] != "" {
@@ -144,7 +149,7 @@ func TestWaiterIsPrimitiveOf(t *testing.T) {
 		}
 		kinds[want]++
 	}
-	if kinds[""] == 0 || kinds[MonitorWait] == 0 || kinds[TaskWait] == 0 {
+	if kinds[""] == 0 || kinds[snapshot.MonitorWait] == 0 || kinds[snapshot.TaskWait] == 0 {
 		t.Errorf("the stacks are of no use: %v", kinds)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestRecordAgain: the cache of one recording for the code of a process does not get into the next
@@ -50,7 +51,7 @@ func mostSampled(r *profile.Recording) string {
 		}
 		var names []string
 		for n := s.Node; n > 0; n = r.Nodes[n].Parent {
-			if f := &r.Functions[r.Locations[r.Nodes[n].Location].Function]; f.Kind == profile.Managed {
+			if f := &r.Functions[r.Locations[r.Nodes[n].Location].Function]; f.Kind == snapshot.Managed {
 				names = append(names, f.Display)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestNativeAOTRecord samples native AOT code while it uses a processor.
@@ -94,7 +95,7 @@ func TestNativeAOTRecordNewest(t *testing.T) {
 func isIn(r *profile.Recording, node int32, method string) bool {
 	for l := range r.Stack(node) {
 		f := r.Functions[l.Function]
-		if f.Kind == profile.Managed && f.Method == method && f.Signature == "()" && f.Module == "hello" {
+		if f.Kind == snapshot.Managed && f.Method == method && f.Signature == "()" && f.Module == "hello" {
 			return true
 		}
 	}
@@ -106,7 +107,7 @@ func calledBack(r *profile.Recording, node int32, library string) bool {
 	var methods []string
 	for l := range r.Stack(node) {
 		f := r.Functions[l.Function]
-		if f.Kind == profile.Kernel {
+		if f.Kind == snapshot.Kernel {
 			continue
 		}
 		if f.Module == library && f.Method == "" {

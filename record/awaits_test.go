@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestAwaits records a program with async methods that block threads, or use a CPU for a few
@@ -53,9 +54,9 @@ func checkAwaits(t *testing.T, runtime string) {
 					}
 				}
 			}
-			if s.Mode == profile.CPU && calls(r, s.Node, "Tasks.Busy.LoadStock{async}", profile.Managed) {
+			if s.Mode == profile.CPU && calls(r, s.Node, "Tasks.Busy.LoadStock{async}", snapshot.Managed) {
 				running++
-				if awaitsStock(t, methods, calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed)) {
+				if awaitsStock(t, methods, calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", snapshot.Managed)) {
 					awaited++
 				}
 			}
@@ -118,11 +119,11 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 						t.Errorf("%s: %q", name, methods)
 					}
 				}
-				if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock", profile.Managed) {
+				if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock", snapshot.Managed) {
 					continue
 				}
 				running++
-				if !awaitsStock(t, methods, calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed)) {
+				if !awaitsStock(t, methods, calls(r, s.Node, "Tasks.Busy.HandleOrder", snapshot.Managed)) {
 					continue
 				}
 				awaited++
@@ -152,7 +153,7 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 func resumedBy(r *profile.Recording, node int32) (stub, before bool) {
 	for l := range r.Stack(node) {
 		f := &r.Functions[l.Function]
-		if before = before || f.Kind == profile.Async; f.Method == "IL_STUB_AsyncResume" {
+		if before = before || f.Kind == snapshot.Async; f.Method == "IL_STUB_AsyncResume" {
 			return true, before
 		}
 	}
@@ -278,8 +279,8 @@ func (e *awaitsOfEvents) compare(t *testing.T, r *profile.Recording, truths map[
 		s := &r.Samples[i]
 		name := r.Threads[s.Thread].Name
 		want, ok := truths[name]
-		leaf := calls(r, s.Node, "Tasks.Running.Leaf{async}", profile.Managed)
-		resumed := calls(r, s.Node, "Tasks.Running.Leaf", profile.Managed)
+		leaf := calls(r, s.Node, "Tasks.Running.Leaf{async}", snapshot.Managed)
+		resumed := calls(r, s.Node, "Tasks.Running.Leaf", snapshot.Managed)
 		if !ok || !leaf && !resumed {
 			continue
 		}
@@ -304,7 +305,7 @@ func (e *awaitsOfEvents) compare(t *testing.T, r *profile.Recording, truths map[
 func awaiting(r *profile.Recording, node int32) (out []string) {
 	for l := range r.Stack(node) {
 		f := &r.Functions[l.Function]
-		if f.Kind != profile.Async {
+		if f.Kind != snapshot.Async {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Short, "{async")
@@ -364,7 +365,7 @@ func cutLine(method string) (name, line string, ok bool) {
 }
 
 // calls reports whether a stack has a function.
-func calls(r *profile.Recording, node int32, display string, kind profile.Kind) bool {
+func calls(r *profile.Recording, node int32, display string, kind snapshot.Kind) bool {
 	for l := range r.Stack(node) {
 		if f := &r.Functions[l.Function]; f.Kind == kind && f.Display == display {
 			return true

@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // cpuSampler takes the kernel's samples of threads on a CPU, and walks the copies of their stacks.
@@ -337,7 +338,7 @@ func (c *cpuSampler) kernelFrame(ip uint64) int32 {
 	if l, ok := c.kernelAt[ip]; ok {
 		return l
 	}
-	f := profile.Function{Kind: profile.Kernel, Display: kernelMark + strconv.FormatUint(ip, 16)}
+	f := profile.Function{Kind: snapshot.Kernel, Display: kernelMark + strconv.FormatUint(ip, 16)}
 	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(f)})
 	if len(c.kernelAt) < maxFrameKeys {
 		c.kernelAt[ip] = l
@@ -366,7 +367,7 @@ func nameKernel(r *profile.Recording) *profile.Recording {
 		if !ok {
 			return *f
 		}
-		out := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
+		out := profile.Function{Kind: snapshot.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
 		if in, ok := named[addr]; ok {
 			out.Method, out.Display, out.Short = in.Name, in.Name, in.Name
 			out.Module = cmp.Or(in.Module, out.Module)
@@ -378,7 +379,7 @@ func nameKernel(r *profile.Recording) *profile.Recording {
 // unnamedKernel is the address of a kernel function without a name yet.
 func unnamedKernel(f *profile.Function) (addr uint64, ok bool) {
 	digits, ok := strings.CutPrefix(f.Display, kernelMark)
-	if !ok || f.Kind != profile.Kernel {
+	if !ok || f.Kind != snapshot.Kernel {
 		return 0, false
 	}
 	addr, err := strconv.ParseUint(digits, 16, 64)

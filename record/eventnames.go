@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // notified turns the stack of a notification into locations and puts them into f.stack, leaf
@@ -88,7 +89,7 @@ func (f *frameTable) class(id clrsnap.ClassID) profile.Function {
 	if err != nil {
 		return eventFunction("[unloaded class]")
 	}
-	return profile.Function{Kind: profile.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
+	return profile.Function{Kind: snapshot.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
 }
 
 // exception returns the leaf of an exception, without its fate.
@@ -101,7 +102,7 @@ func (f *frameTable) exception(n *notification) profile.Function {
 	if !strings.ContainsAny(name, "[`") { // otherwise the name has type arguments, with dots of their own
 		short = name[strings.LastIndexByte(name, '.')+1:]
 	}
-	return profile.Function{Kind: profile.Event, Display: name, Short: short}
+	return profile.Function{Kind: snapshot.Event, Display: name, Short: short}
 }
 
 // starting is the leaf of the start of a thread: the thread's name, if the thread has a name already.
@@ -147,5 +148,5 @@ func withoutNumbers(name string) string {
 
 // eventFunction is the leaf of an event without a class.
 func eventFunction(what string) profile.Function {
-	return profile.Function{Kind: profile.Event, Display: what, Short: what}
+	return profile.Function{Kind: snapshot.Event, Display: what, Short: what}
 }

@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // onReady calls a function when a program has said that it is ready.
@@ -46,7 +47,7 @@ func uncaught(r *profile.Recording) (leaves []string) {
 			continue
 		}
 		for l := range r.Stack(x.Node) {
-			if f := &r.Functions[l.Function]; f.Kind == profile.Event && !strings.HasPrefix(f.Fate, profile.CaughtBy) {
+			if f := &r.Functions[l.Function]; f.Kind == snapshot.Event && !strings.HasPrefix(f.Fate, profile.CaughtBy) {
 				leaves = append(leaves, f.Display+", "+f.Fate)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // frameTable turns walked frames into locations of a recording. It names each instruction pointer
@@ -207,7 +208,7 @@ func (f *frameTable) location(fr *walk.Frame, callee arch.Addr, note *frameNote)
 // function without a symbol: the caller, a managed frame, calls callee.
 func (f *frameTable) called(l int32, ip arch.Addr, caller *walk.Frame, callee arch.Addr) int32 {
 	at, fn := f.b.At(l)
-	if fn.Kind != profile.Native || fn.Method != "" || at.Tier != "" {
+	if fn.Kind != snapshot.Native || fn.Method != "" || at.Tier != "" {
 		return l
 	}
 	table := f.lasting
@@ -218,7 +219,7 @@ func (f *frameTable) called(l int32, ip arch.Addr, caller *walk.Frame, callee ar
 	if named, ok := table[key]; ok {
 		return named
 	}
-	n := profile.Frame{Kind: fn.Kind, Module: fn.Module, IP: uint64(ip)}
+	n := snapshot.Frame{Kind: fn.Kind, Module: fn.Module, IP: uint64(ip)}
 	if f.p.NameCallee(&n, caller) {
 		fn.Method, fn.Display, fn.Short, at.Offset = n.Method, n.Display, n.Short, n.Offset
 		at.Function = f.b.Function(fn)

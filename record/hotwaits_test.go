@@ -13,6 +13,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestRecordHotWaits: the kinds of waits in optimised code, and the awaited objects: where frames only
@@ -24,15 +25,15 @@ func TestRecordHotWaits(t *testing.T) {
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		want := map[string]profile.WaitingFor{
-			"permit":   {Kind: profile.SemaphoreWait},
-			"permits":  {Kind: profile.SemaphoreWait},
-			"monitor":  {Kind: profile.MonitorWait, Type: "object", Module: ""},
-			"own":      {Kind: profile.MonitorWait, Type: "HotWaits.Shop", Module: ""},
-			"auto":     {Kind: profile.HandleOne},
-			"exchange": {Kind: profile.HandleOne},
-			"sleeps":   {Kind: profile.ThreadSleep},
-			"slim":     {Kind: profile.EventWait},
-			"lock":     {Kind: profile.LockEnter},
+			"permit":   {Kind: snapshot.SemaphoreWait},
+			"permits":  {Kind: snapshot.SemaphoreWait},
+			"monitor":  {Kind: snapshot.MonitorWait, Type: "object", Module: ""},
+			"own":      {Kind: snapshot.MonitorWait, Type: "HotWaits.Shop", Module: ""},
+			"auto":     {Kind: snapshot.HandleOne},
+			"exchange": {Kind: snapshot.HandleOne},
+			"sleeps":   {Kind: snapshot.ThreadSleep},
+			"slim":     {Kind: snapshot.EventWait},
+			"lock":     {Kind: snapshot.LockEnter},
 		}
 		seen, known := map[string]map[profile.WaitingFor]int{}, 0
 		testenv.UntilSeen(t, func() string { // beside others some spin on, and do not come to wait
@@ -60,7 +61,7 @@ func TestRecordHotWaits(t *testing.T) {
 			for _, n := range seen[name] {
 				all += n
 			}
-			none := seen[name][profile.WaitingFor{}] + seen[name][profile.WaitingFor{Kind: profile.WaitRuntime}]
+			none := seen[name][profile.WaitingFor{}] + seen[name][profile.WaitingFor{Kind: snapshot.WaitRuntime}]
 			switch got := seen[name][want]; {
 			case got+none <= all/2: // the others spin before they wait, or have just woken
 				t.Errorf("%s: %d of %d samples wait for %v: %v", name, got, all, &want, seen[name])
@@ -92,7 +93,7 @@ func TestRecordHotEvent(t *testing.T) {
 				}
 			}
 		}
-		if got := seen[profile.WaitingFor{Kind: profile.EventWait}]; all == 0 || got*4 < all*3 {
+		if got := seen[profile.WaitingFor{Kind: snapshot.EventWait}]; all == 0 || got*4 < all*3 {
 			t.Errorf("of %d samples %d wait for an event: %v", all, got, seen)
 		}
 		livetest.EndsWell(t, a)
@@ -103,10 +104,10 @@ func TestRecordHotEvent(t *testing.T) {
 func TestHotWaitEvents(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: []string{"--short", "--ms", "5"}})
-		want := map[string]profile.WaitKind{} // by thread
+		want := map[string]snapshot.WaitKind{} // by thread
 		for _, line := range a.Ask("waits") {
 			if words := strings.Split(line, "\t"); words[0] == "wait" {
-				want[strings.TrimPrefix(words[1], "thread=")] = profile.WaitKind(strings.TrimPrefix(words[2], "kind="))
+				want[strings.TrimPrefix(words[1], "thread=")] = snapshot.WaitKind(strings.TrimPrefix(words[2], "kind="))
 			}
 		}
 		delete(want, "sleeps")
@@ -127,8 +128,8 @@ func TestHotWaitEvents(t *testing.T) {
 					kind, ours := want[name]
 					// Before .NET 11 the wait has no frame, and nothing else tells the kind, if WaitOne or Join was
 					// inlined.
-					untold := testenv.Framework(runtime) != "net11" && what.Kind == profile.WaitRuntime &&
-						(kind == profile.HandleOne || kind == profile.ThreadJoin)
+					untold := testenv.Framework(runtime) != "net11" && what.Kind == snapshot.WaitRuntime &&
+						(kind == snapshot.HandleOne || kind == snapshot.ThreadJoin)
 					if ours && what.Kind != kind && !untold {
 						t.Fatalf("%s: %v: %q", name, &what, names(r, r.Samples[i].Node))
 					}

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestIdleSamples: samples of threads without work are told from samples of other threads.
@@ -17,7 +18,7 @@ func TestIdleSamples(t *testing.T) {
 	r := livetest.Recorded(t, livetest.Open(t, a, clrsnap.Options{}), record.Options{
 		Modes: []profile.Mode{profile.Wall}, Duration: time.Second,
 	})
-	spent := map[profile.Idle]time.Duration{}
+	spent := map[snapshot.Idle]time.Duration{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		idle := r.Idle(x)
@@ -29,9 +30,9 @@ func TestIdleSamples(t *testing.T) {
 			}
 		}
 	}
-	for idle, threads := range map[profile.Idle]time.Duration{
-		"": 3 + 2 + 2 + 3, profile.IdleWorker: 4, profile.IdleTimer: 1, profile.IdleGate: 1, profile.IdleWaiter: 1,
-		profile.IdleSockets: 1, "finalizer": 1,
+	for idle, threads := range map[snapshot.Idle]time.Duration{
+		"": 3 + 2 + 2 + 3, snapshot.IdleWorker: 4, snapshot.IdleTimer: 1, snapshot.IdleGate: 1, snapshot.IdleWaiter: 1,
+		snapshot.IdleSockets: 1, "finalizer": 1,
 	} {
 		if got, want := spent[idle], threads*r.Duration; got < want*8/10 || got > want*12/10 {
 			t.Errorf("%q: %v, want about %v", idle, got, want)

@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestIdleIsNotWork: without idle threads, a recording of a web server has all code of the program and
@@ -69,11 +70,11 @@ func (n *idleSeen) idleSamples(t *testing.T, r *profile.Recording) {
 		methods, jit := []string{}, false
 		for l := range r.Stack(x.Node) {
 			f := &r.Functions[l.Function]
-			if jit = jit || f.Module == "libclrjit.so"; f.Kind == profile.Managed {
+			if jit = jit || f.Module == "libclrjit.so"; f.Kind == snapshot.Managed {
 				methods = append(methods, f.Method)
 			}
 		}
-		if r.Idle(x) == profile.IdleMain {
+		if r.Idle(x) == snapshot.IdleMain {
 			n.mains++
 			if !slices.Contains(methods, "Web.Program.<Main>") {
 				t.Errorf("no async Main:\n%s", strings.Join(methods, "\n"))
@@ -87,7 +88,7 @@ func (n *idleSeen) idleSamples(t *testing.T, r *profile.Recording) {
 			return strings.HasPrefix(m, "System.Threading.ThreadPoolWorkQueue.Dispatch")
 		})
 		switch idle := r.Idle(x); {
-		case idle != "" && (idle != profile.IdleWorker || atWork):
+		case idle != "" && (idle != snapshot.IdleWorker || atWork):
 			t.Errorf("%q: %v\n%s", idle, x.State, strings.Join(methods, "\n"))
 		case jit:
 			n.compiling++

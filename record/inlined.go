@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Inlined methods are proved when everything is recorded, once for each call. Meanwhile the calls are
@@ -48,9 +49,9 @@ func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note
 	if len(f.calls) >= maxCalls {
 		return
 	}
-	above := profile.Frame{Kind: profile.Native}
+	above := snapshot.Frame{Kind: snapshot.Native}
 	if callee != 0 {
-		above = profile.Frame{Kind: profile.Managed, FunctionID: uint64(callee)}
+		above = snapshot.Frame{Kind: snapshot.Managed, FunctionID: uint64(callee)}
 	}
 	c, _ := f.p.Call(fr, 0, &above)
 	f.calls[pair] = c

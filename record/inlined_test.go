@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestRecordInlined: recorded stacks have the inlined methods of a snapshot, with the same lines, in
@@ -23,8 +24,8 @@ func TestRecordInlined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(f *profile.Function, inlined bool, line *profile.SourceLine) string {
-		if f.Kind != profile.Managed {
+	text := func(f *profile.Function, inlined bool, line *snapshot.SourceLine) string {
+		if f.Kind != snapshot.Managed {
 			return ""
 		}
 		mark := ""
@@ -36,7 +37,7 @@ func TestRecordInlined(t *testing.T) {
 	want, inlined := map[int][]string{}, 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
-		if !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+		if !slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool {
 			return strings.HasPrefix(f.Method, "Inlined.Cases.")
 		}) {
 			continue

@@ -17,6 +17,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestRecordBadOptions: an error, and nothing is recorded.
@@ -193,7 +194,7 @@ func TestRecordBlocked(t *testing.T) {
 }
 
 // displayNames are the names of a thread's frames as in recordings, leaf first.
-func displayNames(th *profile.Thread) []string {
+func displayNames(th *snapshot.Thread) []string {
 	var out []string
 	for _, f := range th.Frames {
 		name := f.Display
@@ -206,7 +207,7 @@ func displayNames(th *profile.Thread) []string {
 }
 
 // lineText is a frame's line as in failures.
-func lineText(l *profile.SourceLine) string {
+func lineText(l *snapshot.SourceLine) string {
 	if l == nil {
 		return ""
 	}

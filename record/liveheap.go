@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxFollowed is how many sampled objects of one process are followed at a time. It bounds the
@@ -73,7 +74,7 @@ type liveSum struct {
 	unproven int64 // alive, but no collection has looked at them, and they are shown
 	missed   int   // objects without a handle, because all handles were in use
 	unread   int   // objects with an unreadable handle: not known to be alive or dead
-	in       [profile.Generations]int64
+	in       [snapshot.Generations]int64
 	unplaced int64
 	samples  int
 	broken   int
@@ -181,17 +182,17 @@ func (l *liveHeap) thin() {
 // collections are the collections of one process since its agent is there.
 type collections struct {
 	begun    map[int]collectionBegun // under way, by number
-	count    [profile.Gen2 + 1]int   // ended, by the oldest collected generation
+	count    [snapshot.Gen2 + 1]int  // ended, by the oldest collected generation
 	examined examined
 }
 
 // examined says for each generation up to what time of allocation a collection has looked at its
 // objects.
-type examined [profile.Gen2 + 1]time.Duration
+type examined [snapshot.Gen2 + 1]time.Duration
 
 type collectionBegun struct {
 	at         time.Duration
-	generation profile.Generation
+	generation snapshot.Generation
 }
 
 // maxBegun bounds collections that are said to be under way: there are two at most.
@@ -205,7 +206,7 @@ func (c *collections) notified(n *events.Notification) bool {
 			c.begun = map[int]collectionBegun{}
 		}
 		if g := n.Collection.Generation; g >= 0 && g < len(c.count) {
-			c.begun[n.Collection.Number] = collectionBegun{n.At, profile.Generation(g)}
+			c.begun[n.Collection.Number] = collectionBegun{n.At, snapshot.Generation(g)}
 		}
 	case events.GarbageCollectionFinished:
 		b, ok := c.begun[n.Collection.Number]
@@ -238,11 +239,12 @@ const largeObject = 85_000
 // proved reports whether a collection has found an object alive. Only collections of all generations
 // look at large objects and at objects pinned for good.
 func (l *liveHeap) proved(f *followed) bool {
-	last := profile.Gen0
+	last := snapshot.Gen0
 	switch {
-	case f.where.Placed && (f.where.Generation == profile.LargeObjects || f.where.Generation == profile.PinnedObjects),
+	case f.where.Placed && (f.where.Generation == snapshot.LargeObjects ||
+		f.where.Generation == snapshot.PinnedObjects),
 		!f.where.Placed && f.size >= largeObject:
-		last = profile.Gen2
+		last = snapshot.Gen2
 	}
 	return f.at < l.examined[last]
 }
@@ -250,7 +252,7 @@ func (l *liveHeap) proved(f *followed) bool {
 // isYoung reports whether the next collection looks at an object, whichever generations it collects.
 func (f *followed) isYoung() bool {
 	if f.where.Placed {
-		return f.where.Generation == profile.Gen0
+		return f.where.Generation == snapshot.Gen0
 	}
 	return f.size < largeObject
 }

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // heapOf is a live heap without a process. freed has the slots given back.
@@ -34,7 +35,7 @@ func (l *liveHeap) allocate(at time.Duration, slot uint32, size uint64) {
 		&agent.Record{HasHandle: true, Handle: agent.Handle{Address: 0x10000 + 8*uint64(slot), Slot: slot}},
 	}
 	s := profile.Sample{At: at, Weight: 1 << 20, Events: 10, Mode: profile.Alloc}
-	l.allocated(&n, &s, profile.Function{Kind: profile.Event, Display: "Shop.Order", Short: "Order"}, 0)
+	l.allocated(&n, &s, profile.Function{Kind: snapshot.Event, Display: "Shop.Order", Short: "Order"}, 0)
 }
 
 // collect reports a collection that has ended.
@@ -48,7 +49,7 @@ func (l *liveHeap) collect(number, generation int, at time.Duration) {
 }
 
 // dead is a look after which some objects are dead, by slot; the others are in a generation.
-func dead(in profile.Generation, slots ...uint32) func([]heapwalk.Handle) ([]heapwalk.Followed, error) {
+func dead(in snapshot.Generation, slots ...uint32) func([]heapwalk.Handle) ([]heapwalk.Followed, error) {
 	return func(handles []heapwalk.Handle) ([]heapwalk.Followed, error) {
 		out := make([]heapwalk.Followed, len(handles))
 		for i, h := range handles {
@@ -81,24 +82,24 @@ func TestProvedAlive(t *testing.T) {
 		want map[string]int64
 		left int64 // bytes left out
 	}{
-		{"no collection", func(l *liveHeap) { l.look(dead(profile.Gen0)) }, map[string]int64{marked: 3 << 20}, 0},
+		{"no collection", func(l *liveHeap) { l.look(dead(snapshot.Gen0)) }, map[string]int64{marked: 3 << 20}, 0},
 		{"never looked at", func(l *liveHeap) {}, map[string]int64{marked: 3 << 20}, 0},
 		{
-			"a young collection", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(profile.Gen1, 0)) },
+			"a young collection", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(snapshot.Gen1, 0)) },
 			map[string]int64{order: 1 << 20, marked: 1 << 20}, 0, // the third object is marked
 		},
 		{
-			"and what came after it", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(profile.Gen0, 0)) },
+			"and what came after it", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(snapshot.Gen0, 0)) },
 			map[string]int64{order: 1 << 20}, 1 << 20,
 		},
 		{
 			"a full collection of large objects",
-			func(l *liveHeap) { l.collect(7, 2, 25); l.look(dead(profile.LargeObjects)) },
+			func(l *liveHeap) { l.collect(7, 2, 25); l.look(dead(snapshot.LargeObjects)) },
 			map[string]int64{order: 2 << 20, marked: 1 << 20}, 0,
 		},
 		{
 			"a young collection of large objects",
-			func(l *liveHeap) { l.collect(7, 1, 35); l.look(dead(profile.LargeObjects)) },
+			func(l *liveHeap) { l.collect(7, 1, 35); l.look(dead(snapshot.LargeObjects)) },
 			map[string]int64{marked: 3 << 20}, 0,
 		},
 		{
@@ -107,7 +108,7 @@ func TestProvedAlive(t *testing.T) {
 		{
 			"the end after a look", func(l *liveHeap) {
 				l.collect(1, 2, 15)
-				l.look(dead(profile.Gen2))
+				l.look(dead(snapshot.Gen2))
 				l.collect(2, 2, 35)
 				l.look(func([]heapwalk.Handle) ([]heapwalk.Followed, error) { return nil, errors.New("it has exited") })
 			}, map[string]int64{order: 1 << 20, marked: 2 << 20}, 0,
@@ -115,7 +116,7 @@ func TestProvedAlive(t *testing.T) {
 		{
 			"a collection that began before", func(l *liveHeap) {
 				l.collections.notified(&events.Notification{Event: events.GarbageCollectionFinished, At: 40})
-				l.look(dead(profile.Gen1))
+				l.look(dead(snapshot.Gen1))
 			}, map[string]int64{marked: 3 << 20}, 0,
 		},
 	} {
@@ -157,7 +158,7 @@ func TestThin(t *testing.T) {
 		t.Errorf("%d handles at a time, %d objects at the end, one of %d", next, len(l.objects), l.every)
 	}
 	l.collect(1, 2, n+1)
-	l.look(dead(profile.Gen2))
+	l.look(dead(snapshot.Gen2))
 	got := float64(l.finished()["live Shop.Order"])
 	want := float64(n << 20)
 	if sigma := float64(l.every<<20) * math.Sqrt(float64(len(l.objects))); math.Abs(got-want) > 5*sigma {
@@ -207,7 +208,7 @@ func TestDeaf(t *testing.T) {
 		l.allocate(time.Duration(10*(i+1)), uint32(i), 24)
 	}
 	l.collect(1, 2, 35)
-	l.look(dead(profile.Gen2, 0))
+	l.look(dead(snapshot.Gen2, 0))
 	l.free()
 	l.drop(l.objects[1])
 	l.free()
@@ -257,7 +258,7 @@ func TestUnreadHandle(t *testing.T) {
 		l.allocate(10, uint32(i), 24)
 	}
 	l.collect(1, 2, 35)
-	alive := dead(profile.Gen2)
+	alive := dead(snapshot.Gen2)
 	if !l.look(func(handles []heapwalk.Handle) ([]heapwalk.Followed, error) {
 		out, err := alive(handles)
 		out[1] = heapwalk.Followed{Unread: true}

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/display"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // How long the collections at the end may take, all together: less after an interrupt, because the
@@ -153,7 +154,7 @@ func (s *liveSum) places() string {
 	var words []string
 	for g, n := range s.in {
 		if n > 0 {
-			words = append(words, fmt.Sprintf("%s in %v", display.Weight(profile.Bytes, n), profile.Generation(g)))
+			words = append(words, fmt.Sprintf("%s in %v", display.Weight(profile.Bytes, n), snapshot.Generation(g)))
 		}
 	}
 	if s.unplaced > 0 && len(words) > 0 {
@@ -176,7 +177,7 @@ func (l *liveHeap) proof() string {
 		return fmt.Sprintf("There was no garbage collection, so no object is known to be dead: everything is "+
 			"marked %q. Record for longer, or with --gc: a full collection at the end.", mark)
 	}
-	full := c.count[profile.Gen2]
+	full := c.count[snapshot.Gen2]
 	text := fmt.Sprintf("An object counts as alive if the last garbage collection of its generation has found the "+
 		"object alive. There were %s, %d of all generations", counted(c.total(), "collection", "collections"), full)
 	if full == c.total() {

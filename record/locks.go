@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The runtime says who holds a lock when a wait begins, and how long the wait was when the wait is
@@ -214,10 +215,10 @@ func (np *notifiedProcess) holding(stack []int32) profile.Function {
 	var first *profile.Function
 	for _, l := range stack {
 		_, f := np.e.r.b.At(l)
-		if f.Kind != profile.Managed || f.Method == "" {
+		if f.Kind != snapshot.Managed || f.Method == "" {
 			continue
 		}
-		if f.Origin() == profile.OfUser {
+		if f.Origin() == snapshot.OfUser {
 			return heldBy(f.Display, f.Short)
 		}
 		if first == nil {
@@ -244,7 +245,7 @@ func (l *holderLook) keep(r *recorder, lock int32, waiter *recordedThread, since
 
 func heldBy(display, short string) profile.Function {
 	const held = "held by "
-	return profile.Function{Kind: profile.Event, Display: held + display, Short: held + short}
+	return profile.Function{Kind: snapshot.Event, Display: held + display, Short: held + short}
 }
 
 // contended adds the sample of a wait for a lock: the leaf says who held the lock, and the leaf's
@@ -339,7 +340,7 @@ func (np *notifiedProcess) lockName(id uint64, class arch.Addr) profile.Function
 func (np *notifiedProcess) lockType(class arch.Addr) profile.Function {
 	if c, err := np.rp.p.Class(class); err == nil {
 		return profile.Function{
-			Kind: profile.Event, Display: "lock " + c.Display, Short: "lock " + c.Short, Module: c.Assembly,
+			Kind: snapshot.Event, Display: "lock " + c.Display, Short: "lock " + c.Short, Module: c.Assembly,
 		}
 	}
 	return eventFunction("lock of an unknown type")

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // remarks are notes for the reader of the recording.
@@ -120,7 +121,7 @@ func agentTime(r *profile.Recording) int64 {
 	ofAgent := make([]bool, len(r.Nodes))
 	for n := 1; n < len(r.Nodes); n++ { // a caller comes before its callees
 		f := r.Function(int32(n))
-		ofAgent[n] = ofAgent[r.Nodes[n].Parent] || f.Kind == profile.Native && f.Module == link.AgentModule
+		ofAgent[n] = ofAgent[r.Nodes[n].Parent] || f.Kind == snapshot.Native && f.Module == link.AgentModule
 	}
 	sum := int64(0)
 	for i := range r.Samples {

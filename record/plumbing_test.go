@@ -14,6 +14,7 @@ import (
 	"clrsnap/profile"
 	"clrsnap/record"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // TestPlumbingOfWeb: between a pool thread and the code of a web service there are many framework
@@ -30,7 +31,7 @@ func TestPlumbingOfWeb(t *testing.T) {
 			t.Fatal(err)
 		}
 		holdRequests(t, url+"/held", url+"/held/17")
-		var snap *profile.Snapshot
+		var snap *snapshot.Snapshot
 		livetest.Await(t, "requests that are held", func() bool {
 			var err error
 			if snap, err = p.SnapshotAll(context.Background(), nil); err != nil {
@@ -69,10 +70,10 @@ func holdRequests(t *testing.T, urls ...string) {
 const holds = "Web.Orders.Hold"
 
 // held are the threads with held requests.
-func held(s *profile.Snapshot) []profile.Thread {
-	var out []profile.Thread
+func held(s *snapshot.Snapshot) []snapshot.Thread {
+	var out []snapshot.Thread
 	for _, th := range s.Threads {
-		if slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == holds }) {
+		if slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool { return f.Method == holds }) {
 			out = append(out, th)
 		}
 	}
@@ -81,21 +82,21 @@ func held(s *profile.Snapshot) []profile.Thread {
 
 // spins reports whether a thread does not wait for the end of the program yet: the thread spins before
 // its wait.
-func spins(th profile.Thread) bool {
-	return !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+func spins(th snapshot.Thread) bool {
+	return !slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool {
 		return f.Method == "System.Threading.Monitor.Wait" || f.Method == "System.Threading.Condition.Wait" // .NET 11
 	})
 }
 
 // checkHeld looks at the text of a thread.
-func checkHeld(t *testing.T, th *profile.Thread) {
+func checkHeld(t *testing.T, th *snapshot.Thread) {
 	t.Helper()
 	var b strings.Builder
-	if err := report.Text(&b, &profile.Snapshot{Threads: []profile.Thread{*th}}, report.TextOptions{}); err != nil {
+	if err := report.Text(&b, &snapshot.Snapshot{Threads: []snapshot.Thread{*th}}, report.TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
-	isLater := func(f profile.Frame) bool { return strings.Contains(f.Method, "<HoldLater>") }
+	isLater := func(f snapshot.Frame) bool { return strings.Contains(f.Method, "<HoldLater>") }
 	later := slices.ContainsFunc(th.Frames, isLater)
 	want := "[pool → Kestrel → ASP.NET: "
 	if later {
@@ -111,7 +112,7 @@ func checkHeld(t *testing.T, th *profile.Thread) {
 			t.Errorf("%s is shown:\n%s", none, text)
 		}
 	}
-	for _, f := range profile.Folds(th.Frames) {
+	for _, f := range snapshot.Folds(th.Frames) {
 		if !later && strings.HasSuffix(f.Parts, "ASP.NET") && f.Frames < 8 {
 			t.Errorf("only %d frames lead through %s", f.Frames, f.Parts)
 		}

@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Lines are found when everything is recorded. While a process is recorded, a frame's place in IL is
@@ -259,7 +260,7 @@ func withoutLines(r *profile.Recording, missing []lines.Missing) []string {
 	const most = 20
 	framework := map[string]bool{}
 	for i := range r.Functions {
-		if f := &r.Functions[i]; f.Kind == profile.Managed && f.Origin() == profile.OfFramework {
+		if f := &r.Functions[i]; f.Kind == snapshot.Managed && f.Origin() == snapshot.OfFramework {
 			framework[f.Module] = true
 		}
 	}

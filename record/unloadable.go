@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Code that can be unloaded (DynamicMethod, Expression.Compile, collectible assemblies) gets its name
@@ -61,7 +62,7 @@ func (f *frameTable) sum(fr *walk.Frame, n *naming.NamedFrame) nameSum {
 }
 
 // sumOf is the nameSum of a frame in an assembly whose PDB has an id.
-func sumOf(n *profile.Frame, id [20]byte) nameSum {
+func sumOf(n *snapshot.Frame, id [20]byte) nameSum {
 	var h maphash.Hash
 	h.SetSeed(nameSeed)
 	h.Write(id[:])
@@ -174,7 +175,7 @@ func (f *frameTable) proved(n *looseName, now time.Duration) bool {
 
 // unnamed stands for code whose name is lost, and says why.
 func (f *frameTable) unnamed(why string) int32 {
-	fn := profile.Function{Kind: profile.Managed, Display: why, Short: why}
+	fn := profile.Function{Kind: snapshot.Managed, Display: why, Short: why}
 	return f.b.Location(profile.Location{Function: f.b.Function(fn)})
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestProved: which names of code that can be unloaded are proved, and the remembered sights.
@@ -75,15 +75,15 @@ func TestForget(t *testing.T) {
 // builds of an assembly differ.
 func TestNameSum(t *testing.T) {
 	id := [20]byte{1}
-	a := sumOf(&profile.Frame{Method: "ab", Display: "c"}, id)
-	other := &profile.Frame{Method: "a", Display: "bc"}
-	if sumOf(other, id) == a || sumOf(&profile.Frame{Method: "ab", Display: "d"}, id) == a {
+	a := sumOf(&snapshot.Frame{Method: "ab", Display: "c"}, id)
+	other := &snapshot.Frame{Method: "a", Display: "bc"}
+	if sumOf(other, id) == a || sumOf(&snapshot.Frame{Method: "ab", Display: "d"}, id) == a {
 		t.Error("two names have one sum")
 	}
-	if sumOf(&profile.Frame{Method: "ab", Display: "c"}, [20]byte{2}) == a {
+	if sumOf(&snapshot.Frame{Method: "ab", Display: "c"}, [20]byte{2}) == a {
 		t.Error("two builds have one sum")
 	}
-	if sumOf(&profile.Frame{Method: "ab", Display: "c [filter]"}, id) != a {
+	if sumOf(&snapshot.Frame{Method: "ab", Display: "c [filter]"}, id) != a {
 		t.Error("a filter is another method")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // blockedWaits sums up a mode's waits by the waiting method of the program.
@@ -45,7 +46,7 @@ func blockedWaits(r *profile.Recording, m profile.Mode) map[string]map[profile.W
 // withoutFirst leaves out the wait that went on when the recording began: its lock is not known.
 func withoutFirst(got map[profile.WaitingFor]profile.Amount,
 	want profile.WaitingFor) map[profile.WaitingFor]profile.Amount {
-	for _, kind := range []profile.WaitKind{want.Kind, profile.WaitRuntime} {
+	for _, kind := range []snapshot.WaitKind{want.Kind, snapshot.WaitRuntime} {
 		unknown := profile.WaitingFor{Kind: kind}
 		if want.Type != "" && got[unknown].Events == 1 {
 			delete(got, unknown)
@@ -56,11 +57,11 @@ func withoutFirst(got map[profile.WaitingFor]profile.Amount,
 
 // wantedWait is the wait of a method according to the program.
 func wantedWait(x *testenv.Truth) profile.WaitingFor {
-	want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
+	want := profile.WaitingFor{Kind: snapshot.WaitKind(x.Kind)}
 	if x.Type != "-" {
 		want.Type, want.Module = x.Type, "blocked"
 	}
-	if want.Kind == profile.LockEnter {
+	if want.Kind == snapshot.LockEnter {
 		want.Module = "System.Private.CoreLib"
 	}
 	return want
@@ -116,7 +117,7 @@ func testWaitEvents(t *testing.T, runtime string) {
 		}
 		least := 0.0 // the program also counts free locks, and spinning before a block, however long on a busy machine
 		switch want.Kind {
-		case profile.HandleOne, profile.HandleAny, profile.HandleAll, profile.MonitorWait, profile.ThreadJoin:
+		case snapshot.HandleOne, snapshot.HandleAny, snapshot.HandleAll, snapshot.MonitorWait, snapshot.ThreadJoin:
 			least = 0.8
 		}
 		most, whole := 1.1*float64(around[i].Amount)+float64(around[i].Amount/around[i].Count), float64(x.Amount)
@@ -134,11 +135,11 @@ func testWaitEvents(t *testing.T, runtime string) {
 func reportedWait(x *testenv.Truth, runtime string) (want profile.WaitingFor, reported bool) {
 	want = wantedWait(x)
 	switch net := testenv.Framework(runtime); {
-	case want.Kind == profile.ThreadSleep:
+	case want.Kind == snapshot.ThreadSleep:
 		return want, false
-	case want.Kind == profile.ThreadJoin && net == "net9":
-		want.Kind = profile.WaitRuntime // here Thread.Join is no method but a function of the runtime
-	case want.Kind == profile.ThreadJoin && net == "net11":
+	case want.Kind == snapshot.ThreadJoin && net == "net9":
+		want.Kind = snapshot.WaitRuntime // here Thread.Join is no method but a function of the runtime
+	case want.Kind == snapshot.ThreadJoin && net == "net11":
 		return want, false // the runtime does not report joins any more
 	}
 	return want, true
@@ -210,17 +211,17 @@ func TestWaitWall(t *testing.T) { testenv.EachVersion(t, testWaitWall) }
 
 // wallWait is the wait of a method in samples.
 func wallWait(x *testenv.Truth, net string) profile.WaitingFor {
-	want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
+	want := profile.WaitingFor{Kind: snapshot.WaitKind(x.Kind)}
 	switch want.Kind {
-	case profile.MonitorEnter, profile.MonitorWait:
+	case snapshot.MonitorEnter, snapshot.MonitorWait:
 		want.Type = x.Type
-	case profile.LockEnter:
+	case snapshot.LockEnter:
 		if net == "net8" { // .NET 8 has no Lock, and the program has its own
-			want = profile.WaitingFor{Kind: profile.MonitorEnter, Type: "Common.MonitorLock"}
+			want = profile.WaitingFor{Kind: snapshot.MonitorEnter, Type: "Common.MonitorLock"}
 		}
-	case profile.ThreadJoin:
+	case snapshot.ThreadJoin:
 		if net == "net8" || net == "net9" {
-			want.Kind = profile.WaitRuntime // no method, but a function of the runtime
+			want.Kind = snapshot.WaitRuntime // no method, but a function of the runtime
 		}
 	}
 	return want
@@ -257,7 +258,7 @@ func testWaitWall(t *testing.T, runtime string) {
 		return ""
 	})
 	for what := range got["Blocked.Program.OnHandle"] {
-		if what.Kind == profile.WaitIdle {
+		if what.Kind == snapshot.WaitIdle {
 			t.Errorf("a thread of the program is idle: %v", got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // wallSampler gives every thread its turn, Rate times a second, whatever the thread does. A round ends
@@ -625,34 +626,39 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 	b, ok := s.Blocked()
 	leaf := slices.IndexFunc(w.stack, func(l int32) bool {
 		_, f := w.r.b.At(l)
-		return f.Kind == profile.Managed
+		return f.Kind == snapshot.Managed
 	})
 	if b.Unsure {
 		return at, leaf >= 1 && w.mayBeInlined()
 	}
-	if !ok && leaf >= 1 && w.r.waitedIn(w.stack, true) == profile.WaitRuntime {
+	if !ok && leaf >= 1 && w.r.waitedIn(w.stack, true) == snapshot.WaitRuntime {
 		if b.Kind = s.Waits(); b.Kind != "" { // the whole wait was inlined
-			l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
+			l := profile.Location{Function: w.r.b.Function(waitFrame(s, &b))}
 			w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
 		}
 	}
 	if !ok || leaf < 1 {
 		return at, false
 	}
-	if b.Kind != profile.MonitorEnter && !w.mayBeInlined() {
+	if b.Kind != snapshot.MonitorEnter && !w.mayBeInlined() {
 		return at, false // a primitive made of monitors
 	}
-	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
+	l := profile.Location{Function: w.r.b.Function(waitFrame(s, &b))}
 	// What was inlined depends on the method's callee.
 	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
-	untold = b.Type == "" && (b.Kind == profile.MonitorEnter || b.Kind == profile.MonitorWait)
+	untold = b.Type == "" && (b.Kind == snapshot.MonitorEnter || b.Kind == snapshot.MonitorWait)
 	return returnSlot{b.At, b.Lock}, untold
+}
+
+// waitFrame is the function of the frame that says what a thread is blocked on.
+func waitFrame(s *session.Suspension, b *session.Blocked) profile.Function {
+	return profile.WaitingFor{Kind: b.Kind, Type: b.Type}.Frame(s.Process.Found.Module.Name)
 }
 
 // mayBeInlined reports whether the frames of w.stack may not say what a thread waits for.
 func (w *wallSampler) mayBeInlined() bool {
 	switch w.r.waitedIn(w.stack, true) {
-	case profile.MonitorWait, profile.WaitRuntime, profile.HandleOne:
+	case snapshot.MonitorWait, snapshot.WaitRuntime, snapshot.HandleOne:
 		return true
 	}
 	return false
@@ -690,7 +696,7 @@ func (w *wallSampler) trim() {
 // modeStats are the statistics so far.
 func (w *wallSampler) modeStats() profile.ModeStats {
 	s := w.stats
-	s.Pauses = profile.SumPauses(w.pauses)
+	s.Pauses = snapshot.SumPauses(w.pauses)
 	for _, rp := range w.r.all {
 		s.Released += rp.p.Live.Released()
 	}

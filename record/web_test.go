@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestRecordWeb records a web server on Kestrel under load: the server's own methods and Kestrel's are
@@ -102,7 +103,7 @@ func managedStack(t *testing.T, r *profile.Recording, x *profile.Sample) (names 
 	t.Helper()
 	for l := range r.Stack(x.Node) {
 		f := &r.Functions[l.Function]
-		if f.Kind != profile.Managed {
+		if f.Kind != snapshot.Managed {
 			continue
 		}
 		if f.Method == "" && f.Display != profile.UnknownCode {

@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // memoryPart is a named part of a process's memory.
@@ -17,7 +18,7 @@ type memoryPart struct {
 	name  string
 }
 
-func memoryParts(m *profile.Memory) []memoryPart {
+func memoryParts(m *snapshot.Memory) []memoryPart {
 	return []memoryPart{
 		{m.Managed, "managed heap"}, {m.Native, "native"}, {m.Stacks, "stacks"}, {m.Code, "code"}, {m.Files, "files"},
 		{m.Shared, "shared"},
@@ -25,7 +26,7 @@ func memoryParts(m *profile.Memory) []memoryPart {
 }
 
 // memoryText says where the memory of a process is, the largest part first: "632 MiB in RAM: 600 MiB native, …".
-func memoryText(m *profile.Memory) string {
+func memoryText(m *snapshot.Memory) string {
 	parts := memoryParts(m)
 	slices.SortStableFunc(parts, func(a, b memoryPart) int { return cmp.Compare(b.bytes, a.bytes) })
 	var words []string
@@ -42,7 +43,7 @@ const leastChange = 1 << 20
 
 // grownText says by how much parts of the memory have changed, the largest growth first: "+12 MiB native". "": there is
 // nothing to say.
-func grownText(m *profile.Memory) string {
+func grownText(m *snapshot.Memory) string {
 	if m == nil {
 		return ""
 	}
@@ -227,7 +228,7 @@ type jsonMemory struct {
 	Shared  int64 `json:"shared"`
 }
 
-func jsonMemoryOf(m *profile.Memory) *jsonMemory {
+func jsonMemoryOf(m *snapshot.Memory) *jsonMemory {
 	if m == nil {
 		return nil
 	}

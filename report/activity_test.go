@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestActivityLines: what ended is told with its certainty, and memory with its growth and the control group's limit.
@@ -14,8 +15,8 @@ func TestActivityLines(t *testing.T) {
 	a := profile.Activity{
 		RequestsInFlight: -1, RequestsEnded: -1, GCShare: -1, ExceptionsPerSecond: -1, Descriptors: -1,
 		TasksInFlight: 1204, TasksEnded: 80, TasksOver: 3 * time.Second,
-		Memory:      &profile.Memory{RSS: 632 << 20, Managed: 32 << 20, Native: 600 << 20},
-		MemoryGrown: &profile.Memory{RSS: 6 << 20, Native: 12 << 20, Managed: -6 << 20, Stacks: 1 << 10},
+		Memory:      &snapshot.Memory{RSS: 632 << 20, Managed: 32 << 20, Native: 600 << 20},
+		MemoryGrown: &snapshot.Memory{RSS: 6 << 20, Native: 12 << 20, Managed: -6 << 20, Stacks: 1 << 10},
 		MemoryOver:  3100 * time.Millisecond,
 		MemoryLimit: &profile.MemoryLimit{Limit: 1 << 30, Used: 768 << 20},
 	}
@@ -42,8 +43,8 @@ func TestActivityLines(t *testing.T) {
 func TestActivityJSON(t *testing.T) {
 	a := profile.Activity{
 		RequestsInFlight: -1, RequestsEnded: -1, GCShare: -1, ExceptionsPerSecond: -1, Descriptors: -1,
-		TasksInFlight: 7, TasksEnded: 0, TasksExact: true, TasksOver: 2 * time.Second, Memory: &profile.Memory{RSS: 5, Native: 3},
-		MemoryGrown: &profile.Memory{Native: -2}, MemoryOver: time.Second,
+		TasksInFlight: 7, TasksEnded: 0, TasksExact: true, TasksOver: 2 * time.Second, Memory: &snapshot.Memory{RSS: 5, Native: 3},
+		MemoryGrown: &snapshot.Memory{Native: -2}, MemoryOver: time.Second,
 		MemoryLimit: &profile.MemoryLimit{Limit: 9, Used: 8},
 	}
 	got, err := json.Marshal(jsonActivityOf(&a))

@@ -10,6 +10,7 @@ import (
 
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func TestCalls(t *testing.T) {
@@ -88,16 +89,17 @@ func TestCallsOfNothing(t *testing.T) {
 
 func TestMatching(t *testing.T) {
 	r := &profile.Recording{Functions: []profile.Function{
-		{Kind: profile.Managed, Display: "Shop.Orders.Handle{async}", Short: "Orders.Handle{async}", Signature: "(int)",
-			Method: "Shop.Orders+<Handle>d__3.MoveNext"},
-		{Kind: profile.Managed, Display: "System.Builder<Shop.Orders.Handle>.MoveNext",
+		{Kind: snapshot.Managed, Display: "Shop.Orders.Handle{async}", Short: "Orders.Handle{async}",
+			Signature: "(int)",
+			Method:    "Shop.Orders+<Handle>d__3.MoveNext"},
+		{Kind: snapshot.Managed, Display: "System.Builder<Shop.Orders.Handle>.MoveNext",
 			Short: "Builder<Orders.Handle>.MoveNext"},
-		{Kind: profile.Managed, Display: "System.Threading.Thread.Sleep", Short: "Thread.Sleep", Signature: "(int)"},
-		{Kind: profile.Managed, Display: "System.Threading.Thread.SleepInternal", Short: "Thread.SleepInternal"},
-		{Kind: profile.Native, Method: "exp", Display: "exp", Short: "exp", Module: "libm.so.6"},
-		{Kind: profile.Native, Display: "[libm.so.6]", Short: "[libm.so.6]", Module: "libm.so.6"},
-		{Kind: profile.Event, Display: "string", Short: "string"},
-		{Kind: profile.Managed, Display: "string.Concat", Short: "string.Concat", Signature: "(string, string)"},
+		{Kind: snapshot.Managed, Display: "System.Threading.Thread.Sleep", Short: "Thread.Sleep", Signature: "(int)"},
+		{Kind: snapshot.Managed, Display: "System.Threading.Thread.SleepInternal", Short: "Thread.SleepInternal"},
+		{Kind: snapshot.Native, Method: "exp", Display: "exp", Short: "exp", Module: "libm.so.6"},
+		{Kind: snapshot.Native, Display: "[libm.so.6]", Short: "[libm.so.6]", Module: "libm.so.6"},
+		{Kind: snapshot.Event, Display: "string", Short: "string"},
+		{Kind: snapshot.Managed, Display: "string.Concat", Short: "string.Concat", Signature: "(string, string)"},
 	}}
 	for pattern, want := range map[string]string{
 		"Orders.Handle": "[0]", "Builder<Orders.Handle>.MoveNext": "[1]", "d__3": "[0]", "Thread.Sleep": "[2]",

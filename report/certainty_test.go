@@ -8,46 +8,47 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A claim is a statement about a program that can be certain or not.
 type claim struct {
 	name  string
-	base  func(*profile.Snapshot) // prepares the snapshot; nil: nothing
-	unsay func(*profile.Snapshot) // takes the claim away
-	doubt func(*profile.Snapshot) // makes the claim uncertain
-	mark  *regexp.Regexp          // the words, signs and members for what is not certain
+	base  func(*snapshot.Snapshot) // prepares the snapshot; nil: nothing
+	unsay func(*snapshot.Snapshot) // takes the claim away
+	doubt func(*snapshot.Snapshot) // makes the claim uncertain
+	mark  *regexp.Regexp           // the words, signs and members for what is not certain
 }
 
 // claimed is a snapshot whose claims are all certain: a thread in a handler holds a monitor, for which another thread
 // waits.
-func claimed() *profile.Snapshot {
-	owner := &profile.ThreadRef{OSThreadID: 11, ManagedThreadID: 1, Name: "holder"}
-	frame := func(method string) profile.Frame {
-		return profile.Frame{
-			Kind: profile.Managed, Method: method, Display: method, Short: method, Signature: "()", Module: "Shop",
-			Line: &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: 41},
+func claimed() *snapshot.Snapshot {
+	owner := &snapshot.ThreadRef{OSThreadID: 11, ManagedThreadID: 1, Name: "holder"}
+	frame := func(method string) snapshot.Frame {
+		return snapshot.Frame{
+			Kind: snapshot.Managed, Method: method, Display: method, Short: method, Signature: "()", Module: "Shop",
+			Line: &snapshot.SourceLine{File: "/src/Shop/Orders.cs", Line: 41},
 		}
 	}
-	return &profile.Snapshot{
-		Process:    profile.Process{PID: 7, Command: "dotnet Shop.dll", Runtime: profile.Runtime{Version: "10.0.14"}},
+	return &snapshot.Snapshot{
+		Process:    snapshot.Process{PID: 7, Command: "dotnet Shop.dll", Runtime: snapshot.Runtime{Version: "10.0.14"}},
 		CapturedAt: time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC),
-		Threads: []profile.Thread{
+		Threads: []snapshot.Thread{
 			{
 				OSThreadID: 11, ManagedThreadID: 1, ThreadID: 0x5000, Name: "holder", Complete: true, Still: true,
-				State: "sleeping", Frames: []profile.Frame{frame("Shop.Orders.Book")},
-				Holds: []profile.Wait{{
-					Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 1, Waiters: 1,
+				State: "sleeping", Frames: []snapshot.Frame{frame("Shop.Orders.Book")},
+				Holds: []snapshot.Wait{{
+					Kind: snapshot.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 1, Waiters: 1,
 					Certain: true,
 				}},
-				Exception: &profile.ExceptionInfo{Type: "Shop.Refused", Message: "no stock"},
+				Exception: &snapshot.ExceptionInfo{Type: "Shop.Refused", Message: "no stock"},
 			},
 			{
 				OSThreadID: 12, ManagedThreadID: 2, ThreadID: 0x6000, Name: "waiter", Complete: true, Still: true,
-				State: "waiting (futex)", Frames: []profile.Frame{frame("Shop.Stock.Take")},
-				Wait: &profile.Wait{
-					Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 1,
-					Waiters: 1, Timeout: profile.Forever, Certain: true,
+				State: "waiting (futex)", Frames: []snapshot.Frame{frame("Shop.Stock.Take")},
+				Wait: &snapshot.Wait{
+					Kind: snapshot.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 1,
+					Waiters: 1, Timeout: snapshot.Forever, Certain: true,
 				},
 			},
 		},
@@ -60,65 +61,65 @@ var unsure = regexp.MustCompile(`uncertain|"certain": ?false|suspected`)
 // claims are all claims of a snapshot with a certainty.
 var claims = []claim{
 	{
-		"hold", nil, func(s *profile.Snapshot) { s.Threads[0].Holds = nil },
-		func(s *profile.Snapshot) { s.Threads[0].Holds[0].Certain = false }, unsure,
+		"hold", nil, func(s *snapshot.Snapshot) { s.Threads[0].Holds = nil },
+		func(s *snapshot.Snapshot) { s.Threads[0].Holds[0].Certain = false }, unsure,
 	},
 	{
-		"wait", nil, func(s *profile.Snapshot) { s.Threads[1].Wait = nil },
-		func(s *profile.Snapshot) { s.Threads[1].Wait.Certain = false }, unsure,
+		"wait", nil, func(s *snapshot.Snapshot) { s.Threads[1].Wait = nil },
+		func(s *snapshot.Snapshot) { s.Threads[1].Wait.Certain = false }, unsure,
 	},
 	{
-		"exception", nil, func(s *profile.Snapshot) { s.Threads[0].Exception = nil },
-		func(s *profile.Snapshot) { s.Threads[0].Exception.Uncertain = "the thread ran meanwhile" }, unsure,
+		"exception", nil, func(s *snapshot.Snapshot) { s.Threads[0].Exception = nil },
+		func(s *snapshot.Snapshot) { s.Threads[0].Exception.Uncertain = "the thread ran meanwhile" }, unsure,
 	},
 	{
-		"line", nil, func(s *profile.Snapshot) { s.Threads[0].Frames[0].Line = nil },
-		func(s *profile.Snapshot) { s.Threads[0].Frames[0].Line.Approximate = true },
+		"line", nil, func(s *snapshot.Snapshot) { s.Threads[0].Frames[0].Line = nil },
+		func(s *snapshot.Snapshot) { s.Threads[0].Frames[0].Line.Approximate = true },
 		regexp.MustCompile(`:~41|"approximate(Line)?": ?true`),
 	},
 	{
-		"name", nil, func(s *profile.Snapshot) { s.Threads[0].Frames = nil },
-		func(s *profile.Snapshot) {
+		"name", nil, func(s *snapshot.Snapshot) { s.Threads[0].Frames = nil },
+		func(s *snapshot.Snapshot) {
 			f := &s.Threads[0].Frames[0] // the producer of a frame marks the name
 			f.Display, f.Short, f.Unproved = f.Display+" (?)", f.Short+" (?)", true
 		},
 		regexp.MustCompile(`\(\?\)|"unproved": ?true`),
 	},
 	{
-		"deadlock", entangle, func(s *profile.Snapshot) { s.Threads[1].Holds, s.Threads[0].Wait = nil, nil },
-		func(s *profile.Snapshot) { s.Threads[0].Wait.Certain = false }, unsure,
+		"deadlock", entangle, func(s *snapshot.Snapshot) { s.Threads[1].Holds, s.Threads[0].Wait = nil, nil },
+		func(s *snapshot.Snapshot) { s.Threads[0].Wait.Certain = false }, unsure,
 	},
 	{
-		"owner that has ended", func(s *profile.Snapshot) {
-			s.Threads[0].Holds, s.Threads[1].Wait.Owner = nil, &profile.ThreadRef{}
+		"owner that has ended", func(s *snapshot.Snapshot) {
+			s.Threads[0].Holds, s.Threads[1].Wait.Owner = nil, &snapshot.ThreadRef{}
 		},
-		func(s *profile.Snapshot) { s.Threads[1].Wait.Owner = nil },
-		func(s *profile.Snapshot) { s.Threads[1].Wait.Certain = false }, unsure,
+		func(s *snapshot.Snapshot) { s.Threads[1].Wait.Owner = nil },
+		func(s *snapshot.Snapshot) { s.Threads[1].Wait.Certain = false }, unsure,
 	},
 }
 
 // outputs are all outputs of a snapshot.
-var outputs = map[string]func(io.Writer, *profile.Snapshot) error{
-	"text": func(w io.Writer, s *profile.Snapshot) error { return Text(w, s, TextOptions{}) },
-	"short text": func(w io.Writer, s *profile.Snapshot) error {
+var outputs = map[string]func(io.Writer, *snapshot.Snapshot) error{
+	"text": func(w io.Writer, s *snapshot.Snapshot) error { return Text(w, s, TextOptions{}) },
+	"short text": func(w io.Writer, s *snapshot.Snapshot) error {
 		return Text(w, s, TextOptions{Short: true, ByLine: true})
 	},
-	"full text": func(w io.Writer, s *profile.Snapshot) error { return Text(w, s, TextOptions{Full: true}) },
-	"groups":    func(w io.Writer, s *profile.Snapshot) error { return Text(w, s, TextOptions{Group: GroupAlways}) },
-	"narrow text": func(w io.Writer, s *profile.Snapshot) error {
+	"full text": func(w io.Writer, s *snapshot.Snapshot) error { return Text(w, s, TextOptions{Full: true}) },
+	"groups":    func(w io.Writer, s *snapshot.Snapshot) error { return Text(w, s, TextOptions{Group: GroupAlways}) },
+	"narrow text": func(w io.Writer, s *snapshot.Snapshot) error {
 		return Text(w, s, TextOptions{Width: 200, Managed: true, ByLine: true})
 	},
 	"JSON": JSON,
-	"locks": func(w io.Writer, s *profile.Snapshot) error {
+	"locks": func(w io.Writer, s *snapshot.Snapshot) error {
 		return WaitGraph(w, s, s.WaitGraph(), WaitGraphOptions{All: true})
 	},
-	"locks, few": func(w io.Writer, s *profile.Snapshot) error {
+	"locks, few": func(w io.Writer, s *snapshot.Snapshot) error {
 		return WaitGraph(w, s, s.WaitGraph(), WaitGraphOptions{})
 	},
-	"locks, JSON": func(w io.Writer, s *profile.Snapshot) error { return WaitGraphJSON(w, s, s.WaitGraph()) },
-	"locks, DOT":  func(w io.Writer, s *profile.Snapshot) error { return WaitGraphDOT(w, s, s.WaitGraph()) },
-	"locks, SVG":  func(w io.Writer, s *profile.Snapshot) error { return WaitGraphSVG(w, s, s.WaitGraph()) },
-	"locks, HTML": func(w io.Writer, s *profile.Snapshot) error { return WaitGraphHTML(w, s, s.WaitGraph()) },
+	"locks, JSON": func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphJSON(w, s, s.WaitGraph()) },
+	"locks, DOT":  func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphDOT(w, s, s.WaitGraph()) },
+	"locks, SVG":  func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphSVG(w, s, s.WaitGraph()) },
+	"locks, HTML": func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphHTML(w, s, s.WaitGraph()) },
 }
 
 // TestEveryCertainty: an output that shows a claim shows that a claim is uncertain. An output that does not change when
@@ -127,7 +128,7 @@ func TestEveryCertainty(t *testing.T) {
 	told := map[string]int{}
 	for _, c := range claims {
 		for name, write := range outputs {
-			render := func(change func(*profile.Snapshot)) string {
+			render := func(change func(*snapshot.Snapshot)) string {
 				s := claimed()
 				if c.base != nil {
 					c.base(s)
@@ -139,7 +140,7 @@ func TestEveryCertainty(t *testing.T) {
 				}
 				return b.String()
 			}
-			certain, without, doubted := render(func(*profile.Snapshot) {}), render(c.unsay), render(c.doubt)
+			certain, without, doubted := render(func(*snapshot.Snapshot) {}), render(c.unsay), render(c.doubt)
 			if certain == without {
 				continue
 			}
@@ -158,12 +159,12 @@ func TestEveryCertainty(t *testing.T) {
 }
 
 // entangle makes the two threads of claimed wait for each other.
-func entangle(s *profile.Snapshot) {
+func entangle(s *snapshot.Snapshot) {
 	other := s.Threads[1]
-	s.Threads[0].Wait = &profile.Wait{
-		Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f20, Recursion: 1, Waiters: 1,
-		Owner:   &profile.ThreadRef{OSThreadID: 12, ManagedThreadID: 2, Name: other.Name},
-		Timeout: profile.Forever, Certain: true,
+	s.Threads[0].Wait = &snapshot.Wait{
+		Kind: snapshot.LockEnter, Type: "System.Threading.Lock", Object: 0x7f20, Recursion: 1, Waiters: 1,
+		Owner:   &snapshot.ThreadRef{OSThreadID: 12, ManagedThreadID: 2, Name: other.Name},
+		Timeout: snapshot.Forever, Certain: true,
 	}
 }
 

@@ -12,40 +12,41 @@ import (
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
-// snapshot is a small snapshot: a thread that computes, and four workers that wait.
-func snapshot() *profile.Snapshot {
-	managed := func(display, signature string) profile.Frame {
+// example is a small snapshot: a thread that computes, and four workers that wait.
+func example() *snapshot.Snapshot {
+	managed := func(display, signature string) snapshot.Frame {
 		short := display[strings.Index(display, ".")+1:]
-		return profile.Frame{
-			Kind: profile.Managed, Display: display, Short: short, Signature: signature, Module: "Shop",
+		return snapshot.Frame{
+			Kind: snapshot.Managed, Display: display, Short: short, Signature: signature, Module: "Shop",
 		}
 	}
-	s := &profile.Snapshot{
-		Process: profile.Process{
+	s := &snapshot.Snapshot{
+		Process: snapshot.Process{
 			PID: 4242, Command: "dotnet Shop.dll",
-			Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"},
+			Runtime: snapshot.Runtime{Version: "10.0.9", Shape: "shared"},
 		},
 		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
-		Threads: []profile.Thread{{
+		Threads: []snapshot.Thread{{
 			OSThreadID: 4242, ManagedThreadID: 1, ThreadID: 0x55d01000, Name: "Shop", Role: "Main",
 			State: "running", Mode: "cooperative", Pause: 14 * time.Microsecond, Complete: true,
-			Frames: []profile.Frame{managed("Shop.Tree.Visit", "(Node)"), managed("Shop.Program.Main", "(string[])")},
+			Frames: []snapshot.Frame{managed("Shop.Tree.Visit", "(Node)"), managed("Shop.Program.Main", "(string[])")},
 		}},
 		Stops: []time.Duration{14 * time.Microsecond},
 	}
 	for i := range 4 {
-		s.Threads = append(s.Threads, profile.Thread{
+		s.Threads = append(s.Threads, snapshot.Thread{
 			OSThreadID: 4250 + i, ManagedThreadID: 5 + i, Name: "orders", State: "waiting (futex)", Mode: "preemptive",
-			Complete: true, Frames: []profile.Frame{managed("Shop.Orders.Take", "()")},
+			Complete: true, Frames: []snapshot.Frame{managed("Shop.Orders.Take", "()")},
 		})
 	}
 	return s
 }
 
 func ExampleText() {
-	if err := report.Text(os.Stdout, snapshot(), report.TextOptions{Width: 100}); err != nil {
+	if err := report.Text(os.Stdout, example(), report.TextOptions{Width: 100}); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -65,7 +66,7 @@ func ExampleText() {
 
 func ExampleJSON() {
 	var document bytes.Buffer
-	if err := report.JSON(&document, snapshot()); err != nil {
+	if err := report.JSON(&document, example()); err != nil {
 		log.Fatal(err)
 	}
 	var fields struct {
@@ -82,8 +83,8 @@ func ExampleJSON() {
 }
 
 func ExampleGroupThreads() {
-	s := snapshot()
-	var threads []*profile.Thread
+	s := example()
+	var threads []*snapshot.Thread
 	for i := range s.Threads {
 		threads = append(threads, &s.Threads[i])
 	}
@@ -96,7 +97,7 @@ func ExampleGroupThreads() {
 }
 
 func ExampleSummary() {
-	fmt.Println(report.Summary(snapshot()))
+	fmt.Println(report.Summary(example()))
 	// Output:
 	// 5 threads, 1 stopped (pauses: p50 14 µs, p99 14 µs, max 14 µs)
 }
@@ -168,7 +169,7 @@ func ExampleProcesses() {
 			PID: 4242, User: "shop", Command: "dotnet exec --depsfile x.json Shop.dll 80",
 			Program: "Shop.dll", Arguments: "80",
 			Threads: 31, Age: 3*time.Hour + 25*time.Minute, CPU: 5 * time.Hour, RSS: 210 << 20,
-			Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"},
+			Runtime: snapshot.Runtime{Version: "10.0.9", Shape: "shared"},
 		},
 		{PID: 5001, User: "root", Command: "./Backup", Error: "permission denied: run as root"},
 	}
@@ -224,7 +225,7 @@ func ExampleAmountText() {
 	fmt.Println(report.WeightText(profile.Nanoseconds, int64(1234*time.Millisecond)))
 	fmt.Println("40 samples" + report.SamplingText(&profile.ModeStats{Mode: profile.CPU, Rate: 99, Samples: 40}))
 	fmt.Println(report.PauseText(14200 * time.Nanosecond))
-	fmt.Println(report.RuntimeText(&profile.Runtime{Version: "10.0.9", Shape: "shared"}))
+	fmt.Println(report.RuntimeText(&snapshot.Runtime{Version: "10.0.9", Shape: "shared"}))
 	// Output:
 	// 3.00 MiB in 5,000 objects
 	// 1.23 s

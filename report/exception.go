@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // exceptions prints the exceptions of a thread, or how the thread ended the process.
-func (p *printer) exceptions(t *profile.Thread) {
+func (p *printer) exceptions(t *snapshot.Thread) {
 	traces := false
-	show := func(intro string, e *profile.ExceptionInfo) {
+	show := func(intro string, e *snapshot.ExceptionInfo) {
 		p.exception("  ", "    ", intro, e)
 		traces = traces || len(e.Frames) > 0
 	}
@@ -42,7 +42,7 @@ func (p *printer) exceptions(t *profile.Thread) {
 }
 
 // failFast prints how a program ended itself.
-func (p *printer) failFast(f *profile.FailFast) {
+func (p *printer) failFast(f *snapshot.FailFast) {
 	const what = "Environment.FailFast"
 	switch {
 	case f.Unknown:
@@ -58,7 +58,7 @@ func (p *printer) failFast(f *profile.FailFast) {
 
 // exception prints an exception, indented by indent, its own stack trace, and its inner exceptions, indented by
 // chain. The exceptions of an AggregateException are indented further.
-func (p *printer) exception(indent, chain, intro string, e *profile.ExceptionInfo) {
+func (p *printer) exception(indent, chain, intro string, e *snapshot.ExceptionInfo) {
 	switch name := intro + display.Clean(e.Type); {
 	case e.NoMessage:
 		p.paint(red, indent+name+" (the message cannot be read)")
@@ -86,9 +86,9 @@ func (p *printer) exception(indent, chain, intro string, e *profile.ExceptionInf
 }
 
 // aggregated prints the exceptions of an AggregateException.
-func (p *printer) aggregated(chain string, e *profile.ExceptionInfo) {
+func (p *printer) aggregated(chain string, e *snapshot.ExceptionInfo) {
 	n := 0
-	for _, o := range append([]*profile.ExceptionInfo{e.Inner}, e.Others...) {
+	for _, o := range append([]*snapshot.ExceptionInfo{e.Inner}, e.Others...) {
 		if o != nil {
 			n++
 			p.exception(chain+"  ", chain+"    ", fmt.Sprintf("caused by #%d ", n), o)
@@ -157,8 +157,8 @@ func (p *printer) remote(chain, text string) {
 }
 
 // trace prints the stack trace of an exception.
-func (p *printer) trace(chain string, e *profile.ExceptionInfo) {
-	frames := make([]*profile.TraceFrame, 0, len(e.Frames))
+func (p *printer) trace(chain string, e *snapshot.ExceptionInfo) {
+	frames := make([]*snapshot.TraceFrame, 0, len(e.Frames))
 	for i := range e.Frames {
 		if f := &e.Frames[i]; !f.Hidden || p.o.Full {
 			frames = append(frames, f)
@@ -187,14 +187,14 @@ func (p *printer) trace(chain string, e *profile.ExceptionInfo) {
 }
 
 // sameTrace reports whether two frames look the same.
-func sameTrace(a, b **profile.TraceFrame) bool {
+func sameTrace(a, b **snapshot.TraceFrame) bool {
 	f, g := *a, *b
 	return f.Display == g.Display && f.Signature == g.Signature && f.Module == g.Module && f.Line.Same(g.Line) &&
 		f.EndsTrace == g.EndsTrace
 }
 
 // traceFrame prints a frame as .NET does.
-func (p *printer) traceFrame(chain string, f *profile.TraceFrame) {
+func (p *printer) traceFrame(chain string, f *snapshot.TraceFrame) {
 	p.text(chain + "  at ")
 	if p.o.IP {
 		p.paint(dim, fmt.Sprintf("%#016x  ", f.IP))
@@ -217,7 +217,7 @@ func (p *printer) traceFrame(chain string, f *profile.TraceFrame) {
 	}
 }
 
-func (p *printer) traceName(f *profile.TraceFrame) {
+func (p *printer) traceName(f *snapshot.TraceFrame) {
 	name, args := f.Display, f.Signature
 	if p.o.Short {
 		args = ""

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Grouping says when threads with equal stacks share one entry of the text.
@@ -28,20 +28,20 @@ const (
 const autoGroup = 4
 
 // Group is threads with equal stacks.
-type Group []*profile.Thread
+type Group []*snapshot.Thread
 
 // GroupThreads groups threads with equal stacks, in the order of the first thread of each group.
 // Two stacks are equal if they have the same methods of the same modules, wherever in a method the
 // thread is. Frames without a name are compared by their offset in the module; otherwise different
 // stacks would look equal. A stack that is incomplete or empty, or belongs to a thread that
 // crashed or has an exception in flight, equals no other stack.
-func GroupThreads(threads []*profile.Thread) []Group {
-	return groupThreads(threads, func([]profile.Frame) []profile.Fold { return nil }, false)
+func GroupThreads(threads []*snapshot.Thread) []Group {
+	return groupThreads(threads, func([]snapshot.Frame) []snapshot.Fold { return nil }, false)
 }
 
 // groupThreads is GroupThreads for folded stacks: runs of framework frames are equal if the runs
 // have the same parts. byLine: equal methods at different source lines are not equal.
-func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profile.Fold, byLine bool) []Group {
+func groupThreads(threads []*snapshot.Thread, folds func([]snapshot.Frame) []snapshot.Fold, byLine bool) []Group {
 	var groups []Group
 	k := stackKeys{folds: folds, byLine: byLine, seed: maphash.MakeSeed()}
 	byHash := map[uint64][]int{}
@@ -70,14 +70,14 @@ func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profi
 
 // stackKeys makes keys of stacks. Keys are long, so hashes of keys find the groups.
 type stackKeys struct {
-	folds  func([]profile.Frame) []profile.Fold
+	folds  func([]snapshot.Frame) []snapshot.Fold
 	byLine bool
 	seed   maphash.Seed
-	buf    []profile.Frame
+	buf    []snapshot.Frame
 }
 
 // of appends the key of a thread's stack: equal stacks have equal keys.
-func (k *stackKeys) of(t *profile.Thread, key []byte) []byte {
+func (k *stackKeys) of(t *snapshot.Thread, key []byte) []byte {
 	frames := t.Stack(&k.buf)
 	folded := k.folds(frames)
 	for i := 0; i < len(frames); i++ {
@@ -96,8 +96,8 @@ func (k *stackKeys) of(t *profile.Thread, key []byte) []byte {
 }
 
 // identify appends the key of a frame: equal frames have equal keys.
-func identify(key []byte, f *profile.Frame) []byte {
-	if f.Kind == profile.Async {
+func identify(key []byte, f *snapshot.Frame) []byte {
+	if f.Kind == snapshot.Async {
 		key = append(key, 2)
 		if f.Waiter != nil {
 			key = strconv.AppendInt(key, int64(f.Waiter.OSThreadID), 10)

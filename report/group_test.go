@@ -4,18 +4,18 @@ import (
 	"hash/maphash"
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestStackKeys: stacks are equal if all frames are, also the caller of the folded frames.
 func TestStackKeys(t *testing.T) {
-	k := stackKeys{seed: maphash.MakeSeed(), folds: func([]profile.Frame) []profile.Fold {
-		return []profile.Fold{{First: 1, Frames: 2, Parts: "2 frames"}}
+	k := stackKeys{seed: maphash.MakeSeed(), folds: func([]snapshot.Frame) []snapshot.Fold {
+		return []snapshot.Fold{{First: 1, Frames: 2, Parts: "2 frames"}}
 	}}
 	key := func(names ...string) string {
-		var th profile.Thread
+		var th snapshot.Thread
 		for _, n := range names {
-			th.Frames = append(th.Frames, profile.Frame{Kind: profile.Managed, Display: n})
+			th.Frames = append(th.Frames, snapshot.Frame{Kind: snapshot.Managed, Display: n})
 		}
 		return string(k.of(&th, nil))
 	}

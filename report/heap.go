@@ -7,21 +7,22 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // HeapOptions are the options of HeapText and HeapJSON. The zero value shows every type, without colours.
 type HeapOptions struct {
-	Rows  int           // how many types, instances and texts to show; 0: all
-	Color bool          // with ANSI escape sequences for colours
-	Width int           // of the terminal, in columns: longer names are shortened; 0: unlimited
-	Full  bool          // no name is shortened
-	Base  *profile.Heap // an earlier heap to compare with; nil: none
+	Rows  int            // how many types, instances and texts to show; 0: all
+	Color bool           // with ANSI escape sequences for colours
+	Width int            // of the terminal, in columns: longer names are shortened; 0: unlimited
+	Full  bool           // no name is shortened
+	Base  *snapshot.Heap // an earlier heap to compare with; nil: none
 }
 
 // HeapText writes the contents of a heap for people.
-func HeapText(w io.Writer, h *profile.Heap, o HeapOptions) error {
+func HeapText(w io.Writer, h *snapshot.Heap, o HeapOptions) error {
 	p := newTop(w, &TopOptions{Color: o.Color, Width: o.Width, Full: o.Full})
-	p.process(&profile.Snapshot{Process: h.Process, CapturedAt: h.CapturedAt})
+	p.process(&snapshot.Snapshot{Process: h.Process, CapturedAt: h.CapturedAt})
 	p.heapSummary(h)
 	p.end()
 	p.heapParts(h)
@@ -52,7 +53,7 @@ func bytesText(n uint64) string { return display.Weight(profile.Bytes, int64(n))
 func countText(n uint64) string { return display.Number(int(n)) }
 
 // heapSummary prints the totals, and caveats.
-func (p *printer) heapSummary(h *profile.Heap) {
+func (p *printer) heapSummary(h *snapshot.Heap) {
 	all := h.Objects()
 	head := []cell{
 		{bytesText(all.Bytes), bold},
@@ -77,7 +78,7 @@ func (p *printer) heapSummary(h *profile.Heap) {
 }
 
 // HeapNotes say what the numbers of a heap lack, in sentences.
-func HeapNotes(h *profile.Heap) (notes []string) {
+func HeapNotes(h *snapshot.Heap) (notes []string) {
 	notes = heapStopNotes(h.Stop, h.Partial)
 	if h.Partial {
 		notes = append(notes, "Interrupted: only a part of the heap was read.")
@@ -105,13 +106,13 @@ func HeapNotes(h *profile.Heap) (notes []string) {
 }
 
 // heapParts prints a row for each generation.
-func (p *printer) heapParts(h *profile.Heap) {
+func (p *printer) heapParts(h *snapshot.Heap) {
 	n := newNumbers("objects", "bytes", "free", "fragmented", "consistent")
 	n.fit(0, countText(h.Objects().Count))
 	n.fit(1, "1,000.0 MiB")
 	n.fit(2, "1,000.0 MiB")
 	p.numbersHead(n, "generation")
-	for g := range profile.Generation(profile.Generations) {
+	for g := range snapshot.Generation(snapshot.Generations) {
 		x := h.Generation(g)
 		if x.Size == 0 {
 			continue
@@ -125,7 +126,7 @@ func (p *printer) heapParts(h *profile.Heap) {
 }
 
 // heapTypes prints the types with the most bytes.
-func (p *printer) heapTypes(h *profile.Heap, o *HeapOptions) {
+func (p *printer) heapTypes(h *snapshot.Heap, o *HeapOptions) {
 	all := h.Objects()
 	titles := []string{"%", "bytes", "objects", "old %"}
 	if h.HasRetained {
@@ -141,7 +142,7 @@ func (p *printer) heapTypes(h *profile.Heap, o *HeapOptions) {
 	rows := firstOf(h.Types, o.Rows)
 	for i := range rows {
 		t := &rows[i]
-		young := t.Generations[profile.Gen0].Bytes + t.Generations[profile.Gen1].Bytes
+		young := t.Generations[snapshot.Gen0].Bytes + t.Generations[snapshot.Gen1].Bytes
 		cells := []cell{
 			percentage(float64(t.Bytes) / float64(max(all.Bytes, 1))), {bytesText(t.Bytes), plain},
 			{countText(t.Count), plain}, percentage(1 - float64(young)/float64(max(t.Bytes, 1))),
@@ -157,7 +158,7 @@ func (p *printer) heapTypes(h *profile.Heap, o *HeapOptions) {
 
 // heapType prints a type's name and ends the line.
 func (p *printer) heapType(name, assembly string, used int) {
-	p.named(&profile.Frame{Kind: profile.Event, Display: name, Short: display.WithoutNamespaces(name),
+	p.named(&snapshot.Frame{Kind: snapshot.Event, Display: name, Short: display.WithoutNamespaces(name),
 		Module: assembly}, used, magenta)
 	p.end()
 }
@@ -177,7 +178,7 @@ func (p *printer) heapMore(n int, one, many string) {
 }
 
 // heapChanges prints the types with the largest changes since an earlier heap, growth and shrinkage.
-func (p *printer) heapChanges(h *profile.Heap, o *HeapOptions) {
+func (p *printer) heapChanges(h *snapshot.Heap, o *HeapOptions) {
 	before, now := o.Base.Objects(), h.Objects()
 	line := "Since the earlier heap: " + signedBytes(int64(now.Bytes)-int64(before.Bytes)) + ", " +
 		signedNumber(int64(now.Count)-int64(before.Count)) + " objects"
@@ -233,7 +234,7 @@ func signedNumber(n int64) string {
 }
 
 // noMatch is for requested types without objects.
-func (p *printer) noMatch(h *profile.Heap) {
+func (p *printer) noMatch(h *snapshot.Heap) {
 	p.text("no object is of a type that matches")
 	if len(h.Nearest) > 0 {
 		p.text("; the nearest names are:")
@@ -247,7 +248,7 @@ func (p *printer) noMatch(h *profile.Heap) {
 }
 
 // heapInstances prints the largest objects of the requested types.
-func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
+func (p *printer) heapInstances(h *snapshot.Heap, o *HeapOptions) {
 	if h.Matching.Count == 0 {
 		p.noMatch(h)
 		return
@@ -282,7 +283,7 @@ func leading(text string) string {
 }
 
 // heapStrings prints the texts that use most bytes.
-func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
+func (p *printer) heapStrings(h *snapshot.Heap, o *HeapOptions) {
 	n := newNumbers("bytes", "strings")
 	n.fit(0, "1,000.0 MiB")
 	n.fit(1, countText(h.Objects().Count))
@@ -308,7 +309,7 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 }
 
 // heapPaths prints the references that keep the requested objects.
-func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
+func (p *printer) heapPaths(h *snapshot.Heap, o *HeapOptions) {
 	if h.Kept.Count == 0 {
 		p.noMatch(h)
 		return
@@ -344,7 +345,7 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 	}
 }
 
-func (p *printer) heapStep(s *profile.HeapStep) {
+func (p *printer) heapStep(s *snapshot.HeapStep) {
 	const indent = "  → "
 	if s.Gap {
 		p.paint(dim, indent+"… (a way of more than a thousand objects)")

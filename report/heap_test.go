@@ -9,26 +9,26 @@ import (
 	"time"
 
 	"clrsnap/internal/profiletest"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // shopHeap is the heap of a synthetic process, a number of seconds after its
 // start.
-func shopHeap(seconds int) *profile.Heap {
-	amount := func(n, size int) profile.HeapAmount {
-		return profile.HeapAmount{Count: uint64(n), Bytes: uint64(n * size)}
+func shopHeap(seconds int) *snapshot.Heap {
+	amount := func(n, size int) snapshot.HeapAmount {
+		return snapshot.HeapAmount{Count: uint64(n), Bytes: uint64(n * size)}
 	}
-	h := &profile.Heap{
-		Process: profile.Process{
+	h := &snapshot.Heap{
+		Process: snapshot.Process{
 			PID: 4242, Command: "dotnet Shop.dll",
-			Runtime: profile.Runtime{Version: "10.0.12", Path: "/usr/lib/libcoreclr.so", Shape: "shared"},
+			Runtime: snapshot.Runtime{Version: "10.0.12", Path: "/usr/lib/libcoreclr.so", Shape: "shared"},
 		},
 		CapturedAt: time.Date(2026, 1, 2, 3, 4, 5+seconds, 0, time.UTC), Duration: 12 * time.Millisecond,
 		ConsistentShare: 1,
 	}
-	add := func(name, assembly string, young, old profile.HeapAmount) {
-		t := profile.HeapType{Name: name, Assembly: assembly}
-		t.Generations[profile.Gen0], t.Generations[profile.Gen2] = young, old
+	add := func(name, assembly string, young, old snapshot.HeapAmount) {
+		t := snapshot.HeapType{Name: name, Assembly: assembly}
+		t.Generations[snapshot.Gen0], t.Generations[snapshot.Gen2] = young, old
 		t.Add(young)
 		t.Add(old)
 		h.Types = append(h.Types, t)
@@ -40,8 +40,8 @@ func shopHeap(seconds int) *profile.Heap {
 		amount(1, 100), amount(2, 5000))
 	for heap := range 2 {
 		for g, scale := range []int{1, 0, 20, 3} {
-			h.Parts = append(h.Parts, profile.HeapPart{
-				Heap: heap, Generation: profile.Generation(g), Regions: 1, Size: uint64(scale * 100_000),
+			h.Parts = append(h.Parts, snapshot.HeapPart{
+				Heap: heap, Generation: snapshot.Generation(g), Regions: 1, Size: uint64(scale * 100_000),
 				Reserved: 4 << 20, Objects: amount(scale*500, 160), Free: amount(scale*10, 1500),
 				Unused: uint64(scale * 5000), ConsistentBytes: uint64(scale * 100_000),
 			})
@@ -55,70 +55,71 @@ func TestHeapText(t *testing.T) {
 	torn.ConsistentShare = 0.99997
 	torn.Parts[0].ConsistentBytes = 0
 	chosen := shopHeap(0)
-	chosen.Matching = profile.HeapAmount{Count: 3, Bytes: 1200}
-	chosen.Instances = []profile.HeapInstance{
-		{Address: 0x7f00_1000, Type: "Shop.Line[]", Bytes: 800, Generation: profile.LargeObjects},
-		{Address: 0x7f00_2000, Type: "Shop.Line[]", Bytes: 200, Generation: profile.Gen2},
+	chosen.Matching = snapshot.HeapAmount{Count: 3, Bytes: 1200}
+	chosen.Instances = []snapshot.HeapInstance{
+		{Address: 0x7f00_1000, Type: "Shop.Line[]", Bytes: 800, Generation: snapshot.LargeObjects},
+		{Address: 0x7f00_2000, Type: "Shop.Line[]", Bytes: 200, Generation: snapshot.Gen2},
 	}
-	chosen.Strings = []profile.HeapString{
-		{Text: "a\x1b[31m\n\u202eb", HeapAmount: profile.HeapAmount{Count: 2, Bytes: 64}},
-		{Text: strings.Repeat("x", 200), Cut: true, HeapAmount: profile.HeapAmount{Count: 1, Bytes: 4000}},
+	chosen.Strings = []snapshot.HeapString{
+		{Text: "a\x1b[31m\n\u202eb", HeapAmount: snapshot.HeapAmount{Count: 2, Bytes: 64}},
+		{Text: strings.Repeat("x", 200), Cut: true, HeapAmount: snapshot.HeapAmount{Count: 1, Bytes: 4000}},
 	}
 	kept := shopHeap(0)
-	kept.Kept = profile.HeapAmount{Count: 21_000, Bytes: 1_200_000}
-	kept.Paths = []profile.HeapPath{
+	kept.Kept = snapshot.HeapAmount{Count: 21_000, Bytes: 1_200_000}
+	kept.Paths = []snapshot.HeapPath{
 		{
-			Root: profile.RootStatic, Static: "Shop.Bus.Raised", Sampled: true,
-			Objects: profile.HeapAmount{Count: 20_000, Bytes: 1_100_000},
-			Steps: []profile.HeapStep{
+			Root: snapshot.RootStatic, Static: "Shop.Bus.Raised", Sampled: true,
+			Objects: snapshot.HeapAmount{Count: 20_000, Bytes: 1_100_000},
+			Steps: []snapshot.HeapStep{
 				{Type: "System.Action", Times: 1, Field: "_invocationList"}, {Type: "object[]", Times: 1},
 				{Type: "System.Action", Times: 1, Field: "_target"}, {Type: "Shop.Listener", Times: 1},
 			},
 		},
 		{
-			Root: profile.RootUnknown, Objects: profile.HeapAmount{Count: 1, Bytes: 32},
-			Steps: []profile.HeapStep{
+			Root: snapshot.RootUnknown, Objects: snapshot.HeapAmount{Count: 1, Bytes: 32},
+			Steps: []snapshot.HeapStep{
 				{Type: "Shop.Node", Times: 1}, {Type: "Shop.Node", Times: 250, Field: "Left", Gap: true},
 				{Type: "Shop.Listener", Times: 1},
 			},
 		},
-		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
+		{Root: snapshot.RootStatic, Steps: []snapshot.HeapStep{{Type: "Shop.Listener", Times: 1}}},
 	}
 	rooted := shopHeap(0)
-	rooted.Kept = profile.HeapAmount{Count: 8, Bytes: 800}
+	rooted.Kept = snapshot.HeapAmount{Count: 8, Bytes: 800}
 	rooted.RootsMoved, rooted.RootsLack = true, []string{"handles: cannot read 8 bytes\x1b[2J"}
-	worker := &profile.ThreadRef{OSThreadID: 4243, ManagedThreadID: 7, Name: "orders-1\x1b[31m"}
-	for _, x := range []profile.HeapPath{
-		{Root: profile.RootStatic},
-		{Root: profile.RootThreadStatic, Static: "Shop.Cache.own", Thread: worker},
-		{Root: profile.RootThreadStatic, Thread: &profile.ThreadRef{OSThreadID: 4244}},
-		{Root: profile.RootHandle, Handle: profile.HandlePinned},
-		{Root: profile.RootFinalizer},
-		{Root: profile.RootStack, Thread: worker, Method: "Shop.Orders.Place"},
-		{Root: profile.RootStack, Thread: worker},
-		{Root: profile.RootCircle},
+	worker := &snapshot.ThreadRef{OSThreadID: 4243, ManagedThreadID: 7, Name: "orders-1\x1b[31m"}
+	for _, x := range []snapshot.HeapPath{
+		{Root: snapshot.RootStatic},
+		{Root: snapshot.RootThreadStatic, Static: "Shop.Cache.own", Thread: worker},
+		{Root: snapshot.RootThreadStatic, Thread: &snapshot.ThreadRef{OSThreadID: 4244}},
+		{Root: snapshot.RootHandle, Handle: snapshot.HandlePinned},
+		{Root: snapshot.RootFinalizer},
+		{Root: snapshot.RootStack, Thread: worker, Method: "Shop.Orders.Place"},
+		{Root: snapshot.RootStack, Thread: worker},
+		{Root: snapshot.RootCircle},
 	} {
-		x.Objects = profile.HeapAmount{Count: 1, Bytes: 100}
-		x.Steps = []profile.HeapStep{{Type: "Shop.Order", Times: 1, Dependent: true}, {Type: "Shop.Listener", Times: 1}}
+		x.Objects = snapshot.HeapAmount{Count: 1, Bytes: 100}
+		x.Steps = []snapshot.HeapStep{{Type: "Shop.Order", Times: 1, Dependent: true}, {Type: "Shop.Listener",
+			Times: 1}}
 		rooted.Paths = append(rooted.Paths, x)
 	}
 	retained := shopHeap(0)
 	retained.HasRetained = true
 	retained.Types[1].Retained, retained.Types[0].Retained = 2_000_000, retained.Types[0].Bytes
-	kept.OtherPaths = profile.HeapAmount{Count: 7, Bytes: 700}
+	kept.OtherPaths = snapshot.HeapAmount{Count: 7, Bytes: 700}
 	unmatched, unkept := shopHeap(0), shopHeap(0)
 	unmatched.HasInstances, unkept.HasPaths, unkept.GraphCut = true, true, true
 	stopped, exhausted := shopHeap(0), shopHeap(0)
-	stopped.Stop = &profile.HeapStop{Exact: true, Pause: 12345678, Stops: 2, Threads: 23, Unfinished: 2}
-	exhausted.Stop = &profile.HeapStop{Reason: "it takes about 50\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23,
+	stopped.Stop = &snapshot.HeapStop{Exact: true, Pause: 12345678, Stops: 2, Threads: 23, Unfinished: 2}
+	exhausted.Stop = &snapshot.HeapStop{Reason: "it takes about 50\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23,
 		Needed: 75e6}
 	traced := shopHeap(0)
-	traced.Stop = &profile.HeapStop{Reason: "thread 12: already traced by process 7 (gdb)"}
+	traced.Stop = &snapshot.HeapStop{Reason: "thread 12: already traced by process 7 (gdb)"}
 	dump := shopHeap(0)
-	dump.Process.Core = &profile.Core{Path: "core.1", Writer: "gcore"}
+	dump.Process.Core = &snapshot.Core{Path: "core.1", Writer: "gcore"}
 	dump.Collecting, dump.Partial = true, true
 	for name, c := range map[string]struct {
-		h *profile.Heap
+		h *snapshot.Heap
 		o HeapOptions
 	}{
 		"heap":           {shopHeap(0), HeapOptions{}},
@@ -155,7 +156,7 @@ func TestHeapText(t *testing.T) {
 // A walk that ended during a stop is not said to have gone on.
 func TestHeapNotesInterrupted(t *testing.T) {
 	h := shopHeap(0)
-	h.Partial, h.Stop = true, &profile.HeapStop{Reason: "it was interrupted", Stops: 1, Pause: 5e6}
+	h.Partial, h.Stop = true, &snapshot.HeapStop{Reason: "it was interrupted", Stops: 1, Pause: 5e6}
 	notes := HeapNotes(h)
 	if len(notes) < 2 ||
 		notes[0] != "This is not the heap of one moment: it was interrupted. The program stood still for 5ms." {
@@ -179,7 +180,7 @@ func TestReadHeapJSON(t *testing.T) {
 	if !errors.Is(err, ErrNotHeap) || !strings.Contains(err.Error(), "--limit") {
 		t.Error(err)
 	}
-	before.Parts = []profile.HeapPart{{Objects: profile.HeapAmount{Count: all, Bytes: 1}}}
+	before.Parts = []snapshot.HeapPart{{Objects: snapshot.HeapAmount{Count: all, Bytes: 1}}}
 	b.Reset()
 	if err := HeapJSON(&b, before, HeapOptions{}); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"clrsnap/internal/jsonwriter"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // HeapJSON writes the contents of a heap as one JSON document and a newline. The schema is stable and described in
 // docs/json.md. Of the options, Color, Width and Full have no effect.
-func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
+func HeapJSON(w io.Writer, h *snapshot.Heap, o HeapOptions) error {
 	c := jsonwriter.New(w)
 	all := h.Objects()
 	c.Open(jsonHeap{
@@ -70,7 +70,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 }
 
 // heapPathsJSON writes the paths that keep objects.
-func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPath) {
+func heapPathsJSON(c *jsonwriter.Writer, h *snapshot.Heap, paths []snapshot.HeapPath) {
 	c.Field("keptCount", h.Kept.Count)
 	c.Field("keptBytes", h.Kept.Bytes)
 	if h.OtherPaths.Count > 0 {
@@ -96,16 +96,16 @@ func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPa
 }
 
 type jsonHeapPath struct {
-	Root         profile.HeapRoot   `json:"root"`
-	Static       string             `json:"static,omitempty"`
-	Handle       profile.HandleKind `json:"handle,omitempty"`
-	Thread       *jsonOwner         `json:"thread,omitempty"`
-	Method       string             `json:"method,omitempty"`
-	Conservative bool               `json:"conservative,omitempty"`
-	Count        uint64             `json:"count"`
-	Bytes        uint64             `json:"bytes"`
-	Sampled      bool               `json:"sampled,omitempty"`
-	Steps        []jsonHeapStep     `json:"steps"`
+	Root         snapshot.HeapRoot   `json:"root"`
+	Static       string              `json:"static,omitempty"`
+	Handle       snapshot.HandleKind `json:"handle,omitempty"`
+	Thread       *jsonOwner          `json:"thread,omitempty"`
+	Method       string              `json:"method,omitempty"`
+	Conservative bool                `json:"conservative,omitempty"`
+	Count        uint64              `json:"count"`
+	Bytes        uint64              `json:"bytes"`
+	Sampled      bool                `json:"sampled,omitempty"`
+	Steps        []jsonHeapStep      `json:"steps"`
 }
 
 type jsonHeapStep struct {
@@ -190,7 +190,7 @@ type jsonHeapChange struct {
 	NowBytes uint64 `json:"bytes"`
 }
 
-func jsonHeapTypeOf(t *profile.HeapType, retained bool) jsonHeapType {
+func jsonHeapTypeOf(t *snapshot.HeapType, retained bool) jsonHeapType {
 	out := jsonHeapType{
 		Type: t.Name, Assembly: t.Assembly, Context: t.Context, Count: t.Count, Bytes: t.Bytes,
 		Generation: map[string]float64{},
@@ -200,13 +200,13 @@ func jsonHeapTypeOf(t *profile.HeapType, retained bool) jsonHeapType {
 	}
 	for g, a := range t.Generations {
 		if a.Bytes > 0 {
-			out.Generation[profile.Generation(g).String()] = float64(a.Bytes) / float64(t.Bytes)
+			out.Generation[snapshot.Generation(g).String()] = float64(a.Bytes) / float64(t.Bytes)
 		}
 	}
 	return out
 }
 
-func jsonHeapPartsOf(h *profile.Heap, number int) jsonHeapParts {
+func jsonHeapPartsOf(h *snapshot.Heap, number int) jsonHeapParts {
 	out := jsonHeapParts{Heap: number, Generations: []jsonHeapPart{}}
 	for i := range h.Parts {
 		p := &h.Parts[i]
@@ -233,7 +233,7 @@ const (
 )
 
 // ReadHeapJSON reads the output of HeapJSON, from any source: the types, and the time. The file must have all types.
-func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
+func ReadHeapJSON(r io.Reader) (*snapshot.Heap, error) {
 	var in struct {
 		CapturedAt time.Time
 		TotalBytes *uint64
@@ -252,17 +252,17 @@ func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 	if in.Partial {
 		return nil, fmt.Errorf("%w as a whole, because the look was interrupted: write the file once more", ErrNotHeap)
 	}
-	h := &profile.Heap{CapturedAt: in.CapturedAt, Collecting: in.Collecting, Parts: []profile.HeapPart{{}}}
-	h.Parts[0].Objects = profile.HeapAmount{Count: in.TotalCount, Bytes: *in.TotalBytes}
+	h := &snapshot.Heap{CapturedAt: in.CapturedAt, Collecting: in.Collecting, Parts: []snapshot.HeapPart{{}}}
+	h.Parts[0].Objects = snapshot.HeapAmount{Count: in.TotalCount, Bytes: *in.TotalBytes}
 	listed := uint64(0)
 	for _, t := range in.Types {
 		if t.Count > maxAmount || t.Bytes > maxAmount {
 			return nil, fmt.Errorf("%w: %d objects", ErrNotHeap, t.Count)
 		}
 		listed += t.Count
-		h.Types = append(h.Types, profile.HeapType{
+		h.Types = append(h.Types, snapshot.HeapType{
 			Name: t.Type, Assembly: t.Assembly, Context: t.Context,
-			HeapAmount: profile.HeapAmount{Count: t.Count, Bytes: t.Bytes},
+			HeapAmount: snapshot.HeapAmount{Count: t.Count, Bytes: t.Bytes},
 		})
 	}
 	if listed != in.TotalCount {

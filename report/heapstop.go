@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // heapStopNotes say what the stop of the program achieved. partial: the walk ended early, perhaps during the stop.
-func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
+func heapStopNotes(s *snapshot.HeapStop, partial bool) (notes []string) {
 	if s == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 
 // restNotes say what a stop of all threads achieved for tasks, requests or waits, or what a stop would be for.
 // looked says how often clrsnap has looked in vain; "": nothing is missing.
-func restNotes(s *profile.HeapStop, looked string) []string {
+func restNotes(s *snapshot.HeapStop, looked string) []string {
 	switch {
 	case s == nil && looked == "":
 		return nil
@@ -56,7 +56,7 @@ func restNotes(s *profile.HeapStop, looked string) []string {
 }
 
 // rest prints restNotes.
-func (p *printer) rest(s *profile.HeapStop, looked string) {
+func (p *printer) rest(s *snapshot.HeapStop, looked string) {
 	for _, note := range restNotes(s, looked) {
 		p.paint(dim, note)
 		p.end()
@@ -64,7 +64,7 @@ func (p *printer) rest(s *profile.HeapStop, looked string) {
 }
 
 // atOnceHint says how to read a heap without these doubts.
-func atOnceHint(h *profile.Heap) string {
+func atOnceHint(h *snapshot.Heap) string {
 	if h.Stop != nil || h.Process.Core != nil {
 		return ""
 	}
@@ -72,7 +72,7 @@ func atOnceHint(h *profile.Heap) string {
 }
 
 // heapStopText is how long the program stood still.
-func heapStopText(s *profile.HeapStop) string {
+func heapStopText(s *snapshot.HeapStop) string {
 	return "stopped for " + s.Pause.Round(10*time.Microsecond).String()
 }
 
@@ -86,7 +86,7 @@ type jsonHeapStop struct {
 	Needed     float64 `json:"neededMilliseconds,omitempty"`
 }
 
-func jsonHeapStopOf(s *profile.HeapStop) *jsonHeapStop {
+func jsonHeapStopOf(s *snapshot.HeapStop) *jsonHeapStop {
 	if s == nil {
 		return nil
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"clrsnap/internal/jsonwriter"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // JSON writes a snapshot as one JSON document and a newline. The schema is stable and
 // described in docs/json.md. JSON encodes one frame at a time, because a snapshot can
 // have thousands of threads, and a stack hundreds of thousands of frames.
-func JSON(w io.Writer, s *profile.Snapshot) error {
+func JSON(w io.Writer, s *snapshot.Snapshot) error {
 	c := jsonwriter.New(w)
 	c.Open(jsonSnapshot{
 		Process: jsonProcess{
@@ -27,7 +27,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		Partial:    s.HoldsPartial,
 	})
 	c.Text(`,"threads":`)
-	var buf []profile.Frame
+	var buf []snapshot.Frame
 	var f jsonFrame
 	c.List(len(s.Threads), func(i int) {
 		t := &s.Threads[i]
@@ -63,7 +63,7 @@ type jsonRegisters struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-func jsonRegistersOf(s *profile.Snapshot) *jsonRegisters {
+func jsonRegistersOf(s *snapshot.Snapshot) *jsonRegisters {
 	r := &s.Registers
 	if r.From == "" {
 		return nil
@@ -72,7 +72,7 @@ func jsonRegistersOf(s *profile.Snapshot) *jsonRegisters {
 }
 
 // jsonStopsOf counts all stops; nil: of a core dump.
-func jsonStopsOf(s *profile.Snapshot) *int {
+func jsonStopsOf(s *snapshot.Snapshot) *int {
 	if s.Process.Core != nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ type jsonPauses struct {
 	Released int `json:"released,omitempty"`
 }
 
-func jsonPausesOf(s *profile.Snapshot) *jsonPauses {
+func jsonPausesOf(s *snapshot.Snapshot) *jsonPauses {
 	p := s.Pauses()
 	if p.Count == 0 && s.Released == 0 {
 		return nil
@@ -151,14 +151,14 @@ type jsonFailFast struct {
 	Exception *jsonException `json:"exception,omitempty"`
 }
 
-func jsonFailFastOf(f *profile.FailFast) *jsonFailFast {
+func jsonFailFastOf(f *snapshot.FailFast) *jsonFailFast {
 	if f == nil {
 		return nil
 	}
 	return &jsonFailFast{Message: f.Message, NoMessage: f.Unknown, Exception: jsonExceptionOf(f.Exception)}
 }
 
-func jsonCoreOf(c *profile.Core) *jsonCore {
+func jsonCoreOf(c *snapshot.Core) *jsonCore {
 	if c == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ func jsonCoreOf(c *profile.Core) *jsonCore {
 	return out
 }
 
-func jsonExceptionOf(e *profile.ExceptionInfo) *jsonException {
+func jsonExceptionOf(e *snapshot.ExceptionInfo) *jsonException {
 	if e == nil {
 		return nil
 	}
@@ -184,14 +184,14 @@ func jsonExceptionOf(e *profile.ExceptionInfo) *jsonException {
 	}
 }
 
-func jsonExceptionsOf(all []*profile.ExceptionInfo) (out []*jsonException) {
+func jsonExceptionsOf(all []*snapshot.ExceptionInfo) (out []*jsonException) {
 	for _, e := range all {
 		out = append(out, jsonExceptionOf(e))
 	}
 	return out
 }
 
-func jsonTraceOf(frames []profile.TraceFrame) (out []jsonTraceFrame) {
+func jsonTraceOf(frames []snapshot.TraceFrame) (out []jsonTraceFrame) {
 	for i := range frames {
 		f := &frames[i]
 		j := jsonFrameOf(&f.Frame)
@@ -219,7 +219,7 @@ type jsonThread struct {
 	State           string           `json:"state,omitempty"`
 	Kernel          string           `json:"kernel,omitempty"`
 	Mode            string           `json:"mode,omitempty"`
-	Idle            profile.Idle     `json:"idle,omitempty"`
+	Idle            snapshot.Idle    `json:"idle,omitempty"`
 	Wait            *jsonWait        `json:"wait,omitempty"`
 	Holds           []*jsonWait      `json:"holds,omitempty"`
 	Pause           float64          `json:"pauseMicroseconds,omitempty"`
@@ -232,23 +232,23 @@ type jsonThread struct {
 }
 
 type jsonFrame struct {
-	Kind       profile.Kind   `json:"kind"`
-	FunctionID string         `json:"functionId,omitempty"`
-	IP         string         `json:"ip,omitempty"` // omitted in traces only: elsewhere IP and SP are always known
-	SP         string         `json:"sp,omitempty"`
-	Method     string         `json:"method,omitempty"`
-	Display    string         `json:"display,omitempty"`
-	Signature  string         `json:"signature,omitempty"`
-	Module     string         `json:"module,omitempty"`
-	Origin     profile.Origin `json:"origin,omitempty"`
-	Offset     *uint64        `json:"offset,omitempty"`
-	Inlined    bool           `json:"inlined,omitempty"`
-	Tier       string         `json:"tier,omitempty"`
-	Nearest    string         `json:"nearest,omitempty"`
-	Unproved   bool           `json:"unproved,omitempty"`
+	Kind       snapshot.Kind   `json:"kind"`
+	FunctionID string          `json:"functionId,omitempty"`
+	IP         string          `json:"ip,omitempty"` // omitted in traces only: elsewhere IP and SP are always known
+	SP         string          `json:"sp,omitempty"`
+	Method     string          `json:"method,omitempty"`
+	Display    string          `json:"display,omitempty"`
+	Signature  string          `json:"signature,omitempty"`
+	Module     string          `json:"module,omitempty"`
+	Origin     snapshot.Origin `json:"origin,omitempty"`
+	Offset     *uint64         `json:"offset,omitempty"`
+	Inlined    bool            `json:"inlined,omitempty"`
+	Tier       string          `json:"tier,omitempty"`
+	Nearest    string          `json:"nearest,omitempty"`
+	Unproved   bool            `json:"unproved,omitempty"`
 
-	Generics profile.Generics `json:"generics,omitempty"`
-	Waiter   *jsonOwner       `json:"waiter,omitempty"`
+	Generics snapshot.Generics `json:"generics,omitempty"`
+	Waiter   *jsonOwner        `json:"waiter,omitempty"`
 
 	File        string `json:"file,omitempty"`
 	Line        int    `json:"line,omitempty"`
@@ -257,14 +257,14 @@ type jsonFrame struct {
 	Approximate bool   `json:"approximate,omitempty"`
 }
 
-func jsonRuntimeOf(r *profile.Runtime) *jsonRuntime {
-	if *r == (profile.Runtime{}) {
+func jsonRuntimeOf(r *snapshot.Runtime) *jsonRuntime {
+	if *r == (snapshot.Runtime{}) {
 		return nil
 	}
 	return &jsonRuntime{Version: r.Version, Path: r.Path, Shape: r.Shape}
 }
 
-func jsonThreadOf(t *profile.Thread) jsonThread {
+func jsonThreadOf(t *snapshot.Thread) jsonThread {
 	return jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
 		Name: t.Name, Role: t.Role, State: t.State, Kernel: t.Kernel, Mode: t.Mode, Idle: t.Idle(),
@@ -275,20 +275,20 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 	}
 }
 
-func jsonFrameOf(f *profile.Frame) *jsonFrame {
+func jsonFrameOf(f *snapshot.Frame) *jsonFrame {
 	out := new(jsonFrame)
 	out.set(f)
 	return out
 }
 
 // set makes j the frame f.
-func (j *jsonFrame) set(f *profile.Frame) {
+func (j *jsonFrame) set(f *snapshot.Frame) {
 	*j = jsonFrame{
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
 		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined, Unproved: f.Unproved,
 	}
-	if f.Kind == profile.Managed || f.Kind == profile.Async {
+	if f.Kind == snapshot.Managed || f.Kind == snapshot.Async {
 		j.Origin = f.Origin()
 	}
 	if w := f.Waiter; w != nil {
@@ -297,7 +297,7 @@ func (j *jsonFrame) set(f *profile.Frame) {
 	if l := f.Line; l != nil {
 		j.File, j.Line, j.Column, j.URL, j.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
 	}
-	if f.Kind == profile.Async {
+	if f.Kind == snapshot.Async {
 		j.IP, j.SP = "", ""
 	} else if !f.Inlined && (f.Module != "" || f.Display != "") { // otherwise the offset has no start
 		j.Offset = &f.Offset

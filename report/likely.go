@@ -6,11 +6,11 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/internal/jsonwriter"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // LikelyText says in one sentence who waits for whom in a likely deadlock.
-func LikelyText(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
+func LikelyText(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) string {
 	var b strings.Builder
 	b.WriteString("Likely deadlock: " + partyName(s, d.Members[0]))
 	for i, p := range d.Members {
@@ -29,7 +29,7 @@ func LikelyText(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
 }
 
 // ends reports whether a wait of a member may be cancelled.
-func ends(s *profile.Snapshot, d *profile.LikelyDeadlock) bool {
+func ends(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) bool {
 	for i := range d.Members {
 		if n := s.NeedOf(d.Members[i], d.Members[(i+1)%len(d.Members)]); n != nil && n.Ends {
 			return true
@@ -39,7 +39,7 @@ func ends(s *profile.Snapshot, d *profile.LikelyDeadlock) bool {
 }
 
 // partyName names a thread or a suspended method.
-func partyName(s *profile.Snapshot, p profile.Party) string {
+func partyName(s *snapshot.Snapshot, p snapshot.Party) string {
 	if p.Thread >= 0 {
 		return threadName(s, p.Thread)
 	}
@@ -55,7 +55,7 @@ func partyName(s *profile.Snapshot, p profile.Party) string {
 }
 
 // needText says what one member waits for, and the next member's part in the wait.
-func needText(s *profile.Snapshot, of, on profile.Party) string {
+func needText(s *snapshot.Snapshot, of, on snapshot.Party) string {
 	n := s.NeedOf(of, on)
 	if n == nil {
 		if of.Thread >= 0 && on.Thread >= 0 && s.Threads[of.Thread].Wait != nil {
@@ -68,12 +68,12 @@ func needText(s *profile.Snapshot, of, on profile.Party) string {
 		verb = "waits for "
 	}
 	switch n.Kind {
-	case profile.SemaphoreLock:
+	case snapshot.SemaphoreLock:
 		return verb + "a permit of " + needThing(n) + ", which " + partyName(s, on) + " most likely holds"
-	case profile.ContextLock:
+	case snapshot.ContextLock:
 		return "could go on, but most likely only through " + display.Clean(display.ShortType(n.Type)) + " on " +
 			partyName(s, on)
-	case profile.CompletionLock:
+	case snapshot.CompletionLock:
 		return verb + "a TaskCompletionSource" + needPlace(n) + ", which " + partyName(s, on) + " most likely completes"
 	}
 	if on.Thread >= 0 {
@@ -84,11 +84,11 @@ func needText(s *profile.Snapshot, of, on profile.Party) string {
 
 // needThing names the object of a likely wait edge: "SemaphoreSlim 0x7f10
 // (Shop.Bank.Permits)".
-func needThing(n *profile.Need) string {
+func needThing(n *snapshot.Need) string {
 	return display.Clean(display.ShortType(n.Type)) + needPlace(n)
 }
 
-func needPlace(n *profile.Need) string {
+func needPlace(n *snapshot.Need) string {
 	text := " " + hex(n.Object)
 	if n.Field != "" {
 		text += " (" + display.Clean(display.Field(n.Field)) + ")"
@@ -97,7 +97,7 @@ func needPlace(n *profile.Need) string {
 }
 
 // likely prints a likely deadlock: a sentence, and the place of each member.
-func (p *graphPrinter) likely(d *profile.LikelyDeadlock) {
+func (p *graphPrinter) likely(d *snapshot.LikelyDeadlock) {
 	p.wrapped(yellow, LikelyText(p.s, d))
 	shown := d.Members
 	if !p.all {
@@ -111,7 +111,7 @@ func (p *graphPrinter) likely(d *profile.LikelyDeadlock) {
 		p.end()
 	}
 	if n := len(d.Victims); n > 0 {
-		threads := make([]*profile.Thread, n)
+		threads := make([]*snapshot.Thread, n)
 		for i, v := range d.Victims {
 			threads[i] = &p.s.Threads[v]
 		}
@@ -121,7 +121,7 @@ func (p *graphPrinter) likely(d *profile.LikelyDeadlock) {
 }
 
 // party prints a member of a likely deadlock.
-func (p *graphPrinter) party(m profile.Party) {
+func (p *graphPrinter) party(m snapshot.Party) {
 	if m.Thread >= 0 {
 		p.member(m.Thread)
 		return
@@ -137,7 +137,7 @@ func (p *graphPrinter) party(m profile.Party) {
 }
 
 // awaitFrames prints a suspended method, and the methods that await it.
-func (p *graphPrinter) awaitFrames(a *profile.Await, indent int) {
+func (p *graphPrinter) awaitFrames(a *snapshot.Await, indent int) {
 	for i := range a.Frames[:min(len(a.Frames), shownFrames)] {
 		p.text(strings.Repeat(" ", indent))
 		if i > 0 {
@@ -153,7 +153,7 @@ const maxHolders = 3
 
 // holdersText names the likely holders of a semaphore's permits, or the likely
 // completers of a task.
-func holdersText(s *profile.Snapshot, l *profile.LockState) string {
+func holdersText(s *snapshot.Snapshot, l *snapshot.LockState) string {
 	var names []string
 	for _, p := range l.Holders[:min(len(l.Holders), maxHolders)] {
 		names = append(names, partyName(s, p))
@@ -162,7 +162,7 @@ func holdersText(s *profile.Snapshot, l *profile.LockState) string {
 		names = append(names, fmt.Sprintf("%d more", left))
 	}
 	verb := "a permit is held, most likely, by "
-	if l.Kind == profile.TaskLock {
+	if l.Kind == snapshot.TaskLock {
 		verb = "needs, most likely, "
 	}
 	return verb + strings.Join(names, ", ")
@@ -179,11 +179,11 @@ type jsonParty struct {
 
 // jsonNeed is the likely wait edge from a member to the next.
 type jsonNeed struct {
-	Kind     profile.LockKind `json:"kind"`
-	Object   string           `json:"object,omitempty"`
-	Type     string           `json:"type,omitempty"`
-	Field    string           `json:"field,omitempty"`
-	MayBeEnd bool             `json:"cancellable,omitempty"`
+	Kind     snapshot.LockKind `json:"kind"`
+	Object   string            `json:"object,omitempty"`
+	Type     string            `json:"type,omitempty"`
+	Field    string            `json:"field,omitempty"`
+	MayBeEnd bool              `json:"cancellable,omitempty"`
 }
 
 type jsonLikely struct {
@@ -193,7 +193,7 @@ type jsonLikely struct {
 	Text    string       `json:"text"`
 }
 
-func (j *graphJSON) likely(c *jsonwriter.Writer, list []profile.LikelyDeadlock) {
+func (j *graphJSON) likely(c *jsonwriter.Writer, list []snapshot.LikelyDeadlock) {
 	c.Text(`,"likely":`)
 	c.List(len(list), func(i int) {
 		d := &list[i]
@@ -216,7 +216,7 @@ func (j *graphJSON) likely(c *jsonwriter.Writer, list []profile.LikelyDeadlock) 
 }
 
 // party describes a thread or a suspended method.
-func (j *graphJSON) party(p profile.Party) (out jsonParty) {
+func (j *graphJSON) party(p snapshot.Party) (out jsonParty) {
 	if p.Thread >= 0 {
 		out.jsonMember = j.member(p.Thread)
 		out.Wait = jsonWaitOf(j.s.Threads[p.Thread].Wait)

@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // linesEach is how many lines a function has in a table with TopOptions.Lines, unless Rows is 0.
@@ -63,7 +64,7 @@ const lineIndent = 2
 
 // sourceLine prints a line's file and number, and the line's text if the recording has the text.
 func (p *printer) sourceLine(f *profile.SourceFile, l *profile.LineTotal, used int) {
-	where := display.Source(&profile.SourceLine{
+	where := display.Source(&snapshot.SourceLine{
 		File: f.Title(), Line: int(l.Line), Approximate: l.Approximate,
 	}, p.o.Full)
 	p.text(strings.Repeat(" ", lineIndent))

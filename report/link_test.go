@@ -4,21 +4,21 @@ import (
 	"strings"
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestLinks: lines link to the result of Link, unless the URL could end the sequence or is too
 // long.
 func TestLinks(t *testing.T) {
-	line := func(file string) *profile.SourceLine { return &profile.SourceLine{File: file, Line: 7} }
-	s := &profile.Snapshot{Threads: []profile.Thread{{OSThreadID: 1, Complete: true, Frames: []profile.Frame{
-		{Kind: profile.Native, Method: "f", Display: "f", Module: "lib.so", Line: line("/src/lib/f.c")},
-		{Kind: profile.Managed, Method: "A.B", Display: "A.B", Module: "A", Line: line("/src/A/b.cs")},
-		{Kind: profile.Managed, Method: "A.C", Display: "A.C", Module: "A", Line: line("/src/A/\x1bevil.cs")},
-		{Kind: profile.Managed, Method: "A.D", Display: "A.D", Module: "A", Line: line("/src/A/long.cs")},
-		{Kind: profile.Managed, Method: "A.E", Display: "A.E", Module: "A", Line: line("/src/A/none.cs")},
+	line := func(file string) *snapshot.SourceLine { return &snapshot.SourceLine{File: file, Line: 7} }
+	s := &snapshot.Snapshot{Threads: []snapshot.Thread{{OSThreadID: 1, Complete: true, Frames: []snapshot.Frame{
+		{Kind: snapshot.Native, Method: "f", Display: "f", Module: "lib.so", Line: line("/src/lib/f.c")},
+		{Kind: snapshot.Managed, Method: "A.B", Display: "A.B", Module: "A", Line: line("/src/A/b.cs")},
+		{Kind: snapshot.Managed, Method: "A.C", Display: "A.C", Module: "A", Line: line("/src/A/\x1bevil.cs")},
+		{Kind: snapshot.Managed, Method: "A.D", Display: "A.D", Module: "A", Line: line("/src/A/long.cs")},
+		{Kind: snapshot.Managed, Method: "A.E", Display: "A.E", Module: "A", Line: line("/src/A/none.cs")},
 	}}}}
-	link := func(l *profile.SourceLine) string {
+	link := func(l *snapshot.SourceLine) string {
 		switch l.File {
 		case "/src/A/none.cs":
 			return ""

@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // How much of the holders of one lock is shown.
@@ -88,7 +89,7 @@ func (p *printer) callers(r *profile.Recording, node int32, name string) string 
 	for l := range r.Stack(node) {
 		f := &r.Functions[l.Function]
 		switch {
-		case f.Kind != profile.Managed || f.Origin() != profile.OfUser && f.Display != name:
+		case f.Kind != snapshot.Managed || f.Origin() != snapshot.OfUser && f.Display != name:
 		case !found:
 			found = f.Display == name
 		case n == shownCallers && !p.o.Full:

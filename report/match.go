@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // NoMatchError says that no function of a recording matches a pattern.
@@ -30,7 +31,7 @@ func (e *NoMatchError) Error() string {
 // example.
 func simpleNames(f *profile.Function) []string {
 	names := []string{withoutTypes(cmp.Or(f.Display, f.Method)), withoutTypes(f.Short)}
-	if f.Kind == profile.Native || f.Kind == profile.Kernel {
+	if f.Kind == snapshot.Native || f.Kind == snapshot.Kernel {
 		names = append(names, f.Module+"!"+cmp.Or(f.Display, f.Method))
 	}
 	return names

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // own prints the functions of the program's own code, because the author can change own code: the
@@ -37,7 +38,7 @@ func ownFunctions(r *profile.Recording, t *profile.Totals) (own []profile.Functi
 	}
 	for i := range all {
 		switch r.Functions[all[i].Function].Origin() {
-		case profile.OfUser:
+		case snapshot.OfUser:
 			own = append(own, all[i])
 		default:
 			others = true

@@ -6,18 +6,18 @@ import (
 	"io"
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestPacked: packed stacks look like unpacked stacks.
 func TestPacked(t *testing.T) {
-	for name, of := range map[string]func() *profile.Snapshot{"process": synthetic, "dump": dumped} {
+	for name, of := range map[string]func() *snapshot.Snapshot{"process": synthetic, "dump": dumped} {
 		for _, o := range []TextOptions{
 			{}, {Managed: true, Group: GroupAlways}, {Native: true, Group: GroupNever},
 			{Full: true, Group: GroupAlways}, {IP: true}, {ByLine: true, Tier: true, Plumbing: true},
 		} {
 			plain, packed := of(), of()
-			var table profile.FrameTable
+			var table snapshot.FrameTable
 			for i := range packed.Threads {
 				th := &packed.Threads[i]
 				th.Packed, th.Frames = table.Pack(th.Frames), nil
@@ -41,7 +41,7 @@ func TestPacked(t *testing.T) {
 // unpacked stacks.
 func TestPackedWaitGraph(t *testing.T) {
 	plain, packed := orders(), orders()
-	var table profile.FrameTable
+	var table snapshot.FrameTable
 	for i := range packed.Threads {
 		for k := range packed.Threads[i].Frames {
 			sp := uint64(0x1000*i + 0x10*k)
@@ -50,13 +50,13 @@ func TestPackedWaitGraph(t *testing.T) {
 		th := &packed.Threads[i]
 		th.Packed, th.Frames = table.Pack(th.Frames), nil
 	}
-	for name, write := range map[string]func(io.Writer, *profile.Snapshot) error{
-		"text": func(w io.Writer, s *profile.Snapshot) error {
+	for name, write := range map[string]func(io.Writer, *snapshot.Snapshot) error{
+		"text": func(w io.Writer, s *snapshot.Snapshot) error {
 			return WaitGraph(w, s, s.WaitGraph(), WaitGraphOptions{})
 		},
-		"JSON": func(w io.Writer, s *profile.Snapshot) error { return WaitGraphJSON(w, s, s.WaitGraph()) },
-		"DOT":  func(w io.Writer, s *profile.Snapshot) error { return WaitGraphDOT(w, s, s.WaitGraph()) },
-		"HTML": func(w io.Writer, s *profile.Snapshot) error { return WaitGraphHTML(w, s, s.WaitGraph()) },
+		"JSON": func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphJSON(w, s, s.WaitGraph()) },
+		"DOT":  func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphDOT(w, s, s.WaitGraph()) },
+		"HTML": func(w io.Writer, s *snapshot.Snapshot) error { return WaitGraphHTML(w, s, s.WaitGraph()) },
 	} {
 		var want, got bytes.Buffer
 		if err := errors.Join(write(&want, plain), write(&got, packed)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // served is a recording of a method that ASP.NET Core calls on a thread of the pool, with a look at the holder
@@ -28,11 +29,11 @@ func served() *profile.Recording {
 			module = "Shop"
 		}
 		stack = append(stack, b.Location(profile.Location{Function: b.Function(profile.Function{
-			Kind: profile.Managed, Method: m, Display: m, Short: m, Module: module,
+			Kind: snapshot.Managed, Method: m, Display: m, Short: m, Module: module,
 		})}))
 	}
 	event := func(name string) profile.Function {
-		return profile.Function{Kind: profile.Event, Display: name, Short: name}
+		return profile.Function{Kind: snapshot.Event, Display: name, Short: name}
 	}
 	lock, holder := b.Function(event("lock Shop.Order")), b.Function(event("held by Shop.Orders.Submit"))
 	wait := []int32{b.Location(profile.Location{Function: holder}), b.Location(profile.Location{Function: lock})}

@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/display"
 	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TableOptions are the options of Processes and Checks. The zero value writes whole
@@ -30,10 +31,10 @@ type Process struct {
 	Arguments string // of Program, separated by spaces
 	Threads   int    // 0: not known, nor the next three
 	Age       time.Duration
-	CPU       time.Duration   // used since the start of the process
-	RSS       int64           // bytes
-	Runtime   profile.Runtime // zero: not known
-	Error     string          // why the process cannot be opened; empty: no error
+	CPU       time.Duration    // used since the start of the process
+	RSS       int64            // bytes
+	Runtime   snapshot.Runtime // zero: not known
+	Error     string           // why the process cannot be opened; empty: no error
 }
 
 // share is the process's mean use of CPUs since its start: 1 is one CPU. The kernel counts both

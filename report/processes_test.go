@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func TestAge(t *testing.T) {
@@ -37,7 +37,7 @@ func TestProcessesNarrow(t *testing.T) {
 	p := Process{
 		PID: 1234567, User: "postgres-operator", Program: "Shop.Orders.Api.dll", Arguments: "--urls http://*:80",
 		Threads: 1204, Age: 26 * time.Hour, CPU: 99 * time.Hour, RSS: 3 << 30,
-		Runtime: profile.Runtime{Version: "10.0.9", Shape: "self-contained"},
+		Runtime: snapshot.Runtime{Version: "10.0.9", Shape: "self-contained"},
 	}
 	for width, gone := range map[int]string{
 		0: "", 120: "", 110: "SHAPE", 90: "SHAPE USER", 80: "SHAPE USER", 70: "SHAPE USER THREADS",
@@ -83,7 +83,7 @@ func TestProcessesHostile(t *testing.T) {
 	evil := "a\x1b[2J\r\nb\u202e\xff\t" + strings.Repeat("y", 1<<20)
 	p := Process{
 		PID: 1, User: evil, Program: evil, Arguments: evil, Threads: 1, Error: evil,
-		Runtime: profile.Runtime{Version: evil, Shape: evil},
+		Runtime: snapshot.Runtime{Version: evil, Shape: evil},
 	}
 	for _, width := range []int{0, 80} {
 		lines := processTable(t, width, p)

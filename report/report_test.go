@@ -10,28 +10,28 @@ import (
 	"time"
 
 	"clrsnap/internal/profiletest"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // near is a native frame without a symbol, behind an exported function.
-func near(module, nearest string, offset uint64) profile.Frame {
+func near(module, nearest string, offset uint64) snapshot.Frame {
 	f := native(module, "", offset)
 	f.Nearest = nearest
 	return f
 }
 
-func native(module, name string, offset uint64) profile.Frame {
+func native(module, name string, offset uint64) snapshot.Frame {
 	short, _, _ := strings.Cut(name, "(")
-	return profile.Frame{
-		Kind: profile.Native, IP: 0x7f0000000000 + offset, SP: 0x7ffc00001000, Method: name, Display: name,
+	return snapshot.Frame{
+		Kind: snapshot.Native, IP: 0x7f0000000000 + offset, SP: 0x7ffc00001000, Method: name, Display: name,
 		Short:  short,
 		Module: module, Offset: offset,
 	}
 }
 
-func managed(module, exact, display, short, signature string) profile.Frame {
-	return profile.Frame{
-		Kind: profile.Managed, FunctionID: 0x7e00_0000_1000, IP: 0x7e0000400010, SP: 0x7ffc00002000, Method: exact,
+func managed(module, exact, display, short, signature string) snapshot.Frame {
+	return snapshot.Frame{
+		Kind: snapshot.Managed, FunctionID: 0x7e00_0000_1000, IP: 0x7e0000400010, SP: 0x7ffc00002000, Method: exact,
 		Display: display,
 		Short:   short, Signature: signature, Module: module, Offset: 0x10, Tier: "tier-1",
 	}
@@ -40,16 +40,16 @@ func managed(module, exact, display, short, signature string) profile.Frame {
 const coreLib = profiletest.CoreLib
 
 // base has the frames near the base of every thread of the synthetic process.
-func base() []profile.Frame {
-	return []profile.Frame{
+func base() []snapshot.Frame {
+	return []snapshot.Frame{
 		managed(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback",
 			"Thread.StartCallback", "()"),
 		native("libcoreclr.so", "", 0x5eb1d1), native("libcoreclr.so", "", 0x5eb1d9), native("libc.so.6", "", 0x891f5),
 	}
 }
 
-func waiting() []profile.Frame {
-	return append([]profile.Frame{
+func waiting() []snapshot.Frame {
+	return append([]snapshot.Frame{
 		native("libc.so.6", "__poll", 0x4f),
 		native("libcoreclr.so", "Thread::DoWait(int, void**, bool)", 0x210),
 		managed(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait",
@@ -58,8 +58,8 @@ func waiting() []profile.Frame {
 }
 
 // idle has the frames of a runtime thread that waits in a callee of its start method.
-func idle(method, callee string) []profile.Frame {
-	frames := []profile.Frame{native("libcoreclr.so", "", 0x10)}
+func idle(method, callee string) []snapshot.Frame {
+	frames := []snapshot.Frame{native("libcoreclr.so", "", 0x10)}
 	for _, m := range []string{callee, method} {
 		display := strings.ReplaceAll(m, "+", ".")
 		words := strings.Split(display, ".")
@@ -68,9 +68,9 @@ func idle(method, callee string) []profile.Frame {
 	return frames
 }
 
-func running() []profile.Frame {
+func running() []snapshot.Frame {
 	recurse := managed("Shop", "Shop.Tree.Visit", "Shop.Tree.Visit", "Tree.Visit", "(Shop.Node)")
-	frames := []profile.Frame{
+	frames := []snapshot.Frame{
 		managed("Shop", "Shop.Index+<>c__DisplayClass4_0`1.<Scan>b__0", "Shop.Index.Scan{lambda 4_0}",
 			"Index.Scan{lambda 4_0}", "(System.Collections.Generic.KeyValuePair<string, System.__Canon>, int)"),
 	}
@@ -85,19 +85,19 @@ func running() []profile.Frame {
 }
 
 // synthetic is a process with one thread of every kind that matters.
-func synthetic() *profile.Snapshot {
-	s := &profile.Snapshot{
-		Process: profile.Process{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
+func synthetic() *snapshot.Snapshot {
+	s := &snapshot.Snapshot{
+		Process: snapshot.Process{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: snapshot.Runtime{
 			Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so",
 			Shape: "shared",
 		}},
 		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)),
 		Stops:      []time.Duration{14200, 9450, 12000},
 		Released:   1,
-		Threads: []profile.Thread{
+		Threads: []snapshot.Thread{
 			{OSThreadID: 4243, Name: ".NET SynchManag", Role: "Synchronisation manager",
 				State: "waiting for I/O (poll)", Pause: 9450, Complete: true,
-				Frames: []profile.Frame{native("libc.so.6", "__poll", 0x4f), native("libcoreclr.so", "", 0x10),
+				Frames: []snapshot.Frame{native("libc.so.6", "__poll", 0x4f), native("libcoreclr.so", "", 0x10),
 					near("libc.so.6", "pthread_create+0x2d0", 0x891f5)}},
 			{OSThreadID: 4242, ManagedThreadID: 1, ThreadID: 0x55d0_1000, Name: "Shop", Role: "Main", State: "running",
 				Mode:  "cooperative",
@@ -111,7 +111,7 @@ func synthetic() *profile.Snapshot {
 	for i := range 30 {
 		f := waiting()
 		f[0].Offset += uint64(i) // elsewhere in the same function
-		s.Threads = append(s.Threads, profile.Thread{
+		s.Threads = append(s.Threads, snapshot.Thread{
 			OSThreadID: 4300 + i, ManagedThreadID: 10 + i, ThreadID: 0x55e0_0000 + uint64(i)<<12,
 			Name: ".NET TP Worker", Role: "ThreadPool worker",
 			State: []string{"waiting (futex)", "running"}[min(i%10, 1)^1], Mode: "preemptive", Complete: true,
@@ -119,7 +119,7 @@ func synthetic() *profile.Snapshot {
 		})
 	}
 	for i := range 5 {
-		s.Threads = append(s.Threads, profile.Thread{
+		s.Threads = append(s.Threads, snapshot.Thread{
 			OSThreadID: 4350 + i, ManagedThreadID: 40 + i, ThreadID: 0x55ea_0000 + uint64(i)<<12,
 			Name: ".NET TP Worker", Role: "ThreadPool worker",
 			State: []string{"running", "waiting (futex)"}[min(i, 1)], Mode: "preemptive", Complete: true,
@@ -127,14 +127,14 @@ func synthetic() *profile.Snapshot {
 				"System.Threading.LowLevelLifoSemaphore.Wait"), base()...),
 		})
 	}
-	s.Threads = append(s.Threads, profile.Thread{
+	s.Threads = append(s.Threads, snapshot.Thread{
 		OSThreadID: 4360, ManagedThreadID: 45, ThreadID: 0x55eb_0000, State: "waiting (futex)", Mode: "preemptive",
 		Complete: true,
 		Frames: append(idle("System.Threading.TimerQueue.TimerThread", "System.Threading.WaitHandle.WaitOne"),
 			base()...),
 	})
 	for i := range 2 {
-		s.Threads = append(s.Threads, profile.Thread{
+		s.Threads = append(s.Threads, snapshot.Thread{
 			OSThreadID: 4400 + i, ManagedThreadID: 50 + i, ThreadID: 0x55f0_0000 + uint64(i)<<12,
 			Name:  fmt.Sprintf("twin-%d", i),
 			State: "sleeping (nanosleep)", Mode: "preemptive", Complete: true, Frames: base(),
@@ -184,20 +184,20 @@ func TestJSON(t *testing.T) {
 }
 
 // dumped is the synthetic process after its end.
-func dumped() *profile.Snapshot {
+func dumped() *snapshot.Snapshot {
 	s := synthetic()
 	s.Stops, s.Released, s.Threads = nil, 0, s.Threads[:2]
-	s.Process.Core = &profile.Core{
+	s.Process.Core = &snapshot.Core{
 		Path: "core.4242", Writer: "createdump",
-		Signal:  &profile.Signal{Number: 6, Name: "SIGABRT", Reason: "sent by tgkill"},
+		Signal:  &snapshot.Signal{Number: 6, Name: "SIGABRT", Reason: "sent by tgkill"},
 		Missing: []string{"/app/libx\x1b.so is not the file that the process had: its build id is another", "12 pages"},
 	}
 	s.Threads[0].Pause, s.Threads[1].Pause = 0, 0
 	s.Threads[1].Crashed, s.Threads[1].State = true, "aborted (SIGABRT)"
-	s.Threads[1].Exception = &profile.ExceptionInfo{
+	s.Threads[1].Exception = &snapshot.ExceptionInfo{
 		Type: "System.AggregateException", Message: "One or more errors occurred.\n(evil \u202e)", HResult: -2146233088,
-		Inner: &profile.ExceptionInfo{
-			Type: "Shop.OutOfStock", Inner: &profile.ExceptionInfo{Type: "Shop.Closed", NoMessage: true},
+		Inner: &snapshot.ExceptionInfo{
+			Type: "Shop.OutOfStock", Inner: &snapshot.ExceptionInfo{Type: "Shop.Closed", NoMessage: true},
 		},
 	}
 	s.Threads[1].Frames = s.Threads[1].Frames[:1]
@@ -226,14 +226,14 @@ func TestCore(t *testing.T) {
 // A program that has ended itself says so first, and shows no exception that was not thrown.
 func TestFailFast(t *testing.T) {
 	for _, tt := range []struct {
-		how  profile.FailFast
+		how  snapshot.FailFast
 		text string
 		json string
 	}{
-		{profile.FailFast{Message: "no more\ndisks \x1b[2J"},
+		{snapshot.FailFast{Message: "no more\ndisks \x1b[2J"},
 			"  Environment.FailFast: no more\n    │ disks \\x1b[2J", `"failFast":{"message":"no more\n`},
-		{profile.FailFast{}, "  Environment.FailFast", `"failFast":{}`},
-		{profile.FailFast{Unknown: true},
+		{snapshot.FailFast{}, "  Environment.FailFast", `"failFast":{}`},
+		{snapshot.FailFast{Unknown: true},
 			"  Environment.FailFast (its message was not found)", `"failFast":{"noMessage":true}`},
 	} {
 		s := dumped()
@@ -254,14 +254,14 @@ func TestFailFast(t *testing.T) {
 }
 
 // thrown is a synthetic exception with every part that an exception can have.
-func thrown() *profile.ExceptionInfo {
-	frame := func(method, args string, line int) profile.TraceFrame {
-		f := profile.TraceFrame{Frame: profile.Frame{
-			Kind: profile.Managed, FunctionID: 0x7000, IP: 0x7100, SP: 0x7fff0000, Method: method, Display: method,
+func thrown() *snapshot.ExceptionInfo {
+	frame := func(method, args string, line int) snapshot.TraceFrame {
+		f := snapshot.TraceFrame{Frame: snapshot.Frame{
+			Kind: snapshot.Managed, FunctionID: 0x7000, IP: 0x7100, SP: 0x7fff0000, Method: method, Display: method,
 			Short: strings.TrimPrefix(method, "Shop."), Signature: args, Module: "Shop", Offset: 0x10, Tier: "tier-0",
 		}}
 		if line > 0 {
-			f.Line = &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line, Column: 9, Approximate: line == 7}
+			f.Line = &snapshot.SourceLine{File: "/src/Shop/Orders.cs", Line: line, Column: 9, Approximate: line == 7}
 		}
 		return f
 	}
@@ -273,17 +273,17 @@ func thrown() *profile.ExceptionInfo {
 	hidden := frame("System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw", "()", 0)
 	hidden.Hidden = true
 	deep := frame("Shop.Orders.Deep", "(int)", 43)
-	return &profile.ExceptionInfo{
+	return &snapshot.ExceptionInfo{
 		Type: "System.AggregateException", Message: "several", HResult: -2146233088, LeftOut: true,
-		Frames: []profile.TraceFrame{checked, hidden, async},
-		Inner: &profile.ExceptionInfo{
+		Frames: []snapshot.TraceFrame{checked, hidden, async},
+		Inner: &snapshot.ExceptionInfo{
 			Type: "Shop.OutOfStock", Message: "nails\n   at Not.A.Frame()\x1b[2J", CutMessage: true,
-			Frames: []profile.TraceFrame{deep, deep, deep, deep, deep, deep, checked}, More: 12,
-			Inner: &profile.ExceptionInfo{Type: "Shop.Closed", NoMessage: true, NoFrames: "it is not in the dump"},
+			Frames: []snapshot.TraceFrame{deep, deep, deep, deep, deep, deep, checked}, More: 12,
+			Inner: &snapshot.ExceptionInfo{Type: "Shop.Closed", NoMessage: true, NoFrames: "it is not in the dump"},
 		},
-		Others: []*profile.ExceptionInfo{
+		Others: []*snapshot.ExceptionInfo{
 			{Type: "Shop.Late", Message: strings.Repeat("a\n", 30), Remote: "   at Else.Where()\r\n   at \x1b[2J",
-				Frames: []profile.TraceFrame{gone}},
+				Frames: []snapshot.TraceFrame{gone}},
 			{Type: "Shop.Long", Message: strings.Repeat("x", 3000)},
 		},
 	}
@@ -296,8 +296,8 @@ func TestExceptions(t *testing.T) {
 	s.Threads = s.Threads[:2]
 	s.Threads[0].Exception = thrown()
 	s.Threads[0].Exception.Uncertain = "the thread ran"
-	s.Threads[0].Handling = []*profile.ExceptionInfo{{Type: "Shop.First", Message: "the first"}}
-	s.Threads[1].FailFast = &profile.FailFast{Message: "no", Exception: thrown().Inner}
+	s.Threads[0].Handling = []*snapshot.ExceptionInfo{{Type: "Shop.First", Message: "the first"}}
+	s.Threads[1].FailFast = &snapshot.FailFast{Message: "no", Exception: thrown().Inner}
 	s.Threads[1].Exception = s.Threads[1].FailFast.Exception
 	for name, o := range map[string]TextOptions{"exceptions": {}, "exceptions-full": {Full: true, IP: true, Tier: true},
 		"exceptions-short": {Short: true, Color: true, Group: GroupAlways}} {
@@ -319,9 +319,9 @@ func TestExceptions(t *testing.T) {
 
 // The JSON must be as documented, also without any data.
 func TestJSONOfNothing(t *testing.T) {
-	s := &profile.Snapshot{
-		Process: profile.Process{PID: 1}, CapturedAt: time.Unix(0, 5),
-		Threads: []profile.Thread{{OSThreadID: 1, Name: "a\xff<b>"}},
+	s := &snapshot.Snapshot{
+		Process: snapshot.Process{PID: 1}, CapturedAt: time.Unix(0, 5),
+		Threads: []snapshot.Thread{{OSThreadID: 1, Name: "a\xff<b>"}},
 	}
 	var b bytes.Buffer
 	if err := JSON(&b, s); err != nil {
@@ -336,7 +336,7 @@ func TestJSONOfNothing(t *testing.T) {
 
 // Threads with nothing known but their existence.
 func TestUnlisted(t *testing.T) {
-	s := &profile.Snapshot{CapturedAt: time.Unix(0, 0), Unlisted: 2, Threads: []profile.Thread{{OSThreadID: 1}}}
+	s := &snapshot.Snapshot{CapturedAt: time.Unix(0, 0), Unlisted: 2, Threads: []snapshot.Thread{{OSThreadID: 1}}}
 	var b bytes.Buffer
 	if err := JSON(&b, s); err != nil || !strings.Contains(b.String(), `"unlisted":2,"threads":[{`) {
 		t.Errorf("%v: %s", err, b.String())
@@ -348,8 +348,8 @@ func TestUnlisted(t *testing.T) {
 }
 
 func TestGroupThreads(t *testing.T) {
-	thread := func(frames ...profile.Frame) *profile.Thread {
-		return &profile.Thread{Complete: true, Frames: frames}
+	thread := func(frames ...snapshot.Frame) *snapshot.Thread {
+		return &snapshot.Thread{Complete: true, Frames: frames}
 	}
 	nameless := native("libc.so.6", "", 0x100)
 	elsewhere := native("libc.so.6", "", 0x200)
@@ -360,16 +360,16 @@ func TestGroupThreads(t *testing.T) {
 	broken.Complete = false
 	for _, c := range []struct {
 		name    string
-		threads []*profile.Thread
+		threads []*snapshot.Thread
 		groups  int
 	}{
-		{"the same method at another offset", []*profile.Thread{thread(poll), thread(later)}, 1},
-		{"no name, another place", []*profile.Thread{thread(nameless), thread(elsewhere)}, 2},
-		{"no name, the same place", []*profile.Thread{thread(nameless), thread(nameless)}, 1},
-		{"another instantiation", []*profile.Thread{thread(ofInt), thread(ofLong)}, 2},
-		{"one frame more", []*profile.Thread{thread(poll), thread(poll, poll)}, 2},
-		{"incomplete", []*profile.Thread{broken, broken}, 2},
-		{"empty", []*profile.Thread{thread(), thread()}, 2},
+		{"the same method at another offset", []*snapshot.Thread{thread(poll), thread(later)}, 1},
+		{"no name, another place", []*snapshot.Thread{thread(nameless), thread(elsewhere)}, 2},
+		{"no name, the same place", []*snapshot.Thread{thread(nameless), thread(nameless)}, 1},
+		{"another instantiation", []*snapshot.Thread{thread(ofInt), thread(ofLong)}, 2},
+		{"one frame more", []*snapshot.Thread{thread(poll), thread(poll, poll)}, 2},
+		{"incomplete", []*snapshot.Thread{broken, broken}, 2},
+		{"empty", []*snapshot.Thread{thread(), thread()}, 2},
 	} {
 		if got := GroupThreads(c.threads); len(got) != c.groups {
 			t.Errorf("%s: %d groups, want %d", c.name, len(got), c.groups)
@@ -396,14 +396,14 @@ func TestPause(t *testing.T) {
 }
 
 func BenchmarkText(b *testing.B) {
-	benchmark(b, func(w *bytes.Buffer, s *profile.Snapshot) error { return Text(w, s, TextOptions{}) })
+	benchmark(b, func(w *bytes.Buffer, s *snapshot.Snapshot) error { return Text(w, s, TextOptions{}) })
 }
 
 func BenchmarkJSON(b *testing.B) {
-	benchmark(b, func(w *bytes.Buffer, s *profile.Snapshot) error { return JSON(w, s) })
+	benchmark(b, func(w *bytes.Buffer, s *snapshot.Snapshot) error { return JSON(w, s) })
 }
 
-func benchmark(b *testing.B, encode func(*bytes.Buffer, *profile.Snapshot) error) {
+func benchmark(b *testing.B, encode func(*bytes.Buffer, *snapshot.Snapshot) error) {
 	s := synthetic()
 	var w bytes.Buffer
 	b.ReportAllocs()
@@ -418,9 +418,9 @@ func benchmark(b *testing.B, encode func(*bytes.Buffer, *profile.Snapshot) error
 // TestJSONFrames: frames are written one at a time, and make one list.
 func TestJSONFrames(t *testing.T) {
 	for _, n := range []int{0, 1, 1023, 1024, 1025, 3079} {
-		s := &profile.Snapshot{Threads: []profile.Thread{{OSThreadID: 1}, {OSThreadID: 2}}}
+		s := &snapshot.Snapshot{Threads: []snapshot.Thread{{OSThreadID: 1}, {OSThreadID: 2}}}
 		for i := range n {
-			s.Threads[0].Frames = append(s.Threads[0].Frames, profile.Frame{IP: uint64(i)})
+			s.Threads[0].Frames = append(s.Threads[0].Frames, snapshot.Frame{IP: uint64(i)})
 		}
 		var out bytes.Buffer
 		if err := JSON(&out, s); err != nil {
@@ -449,13 +449,13 @@ func TestJSONFrames(t *testing.T) {
 // TestPlumbing: runs of framework frames share a line, and are equal if their parts are equal. No run
 // contains the leaf, or the managed frame nearest to the leaf.
 func TestPlumbing(t *testing.T) {
-	frame := func(module, method string) profile.Frame {
-		return profile.Frame{Kind: profile.Managed, Method: method, Display: method, Short: method, Module: module}
+	frame := func(module, method string) snapshot.Frame {
+		return snapshot.Frame{Kind: snapshot.Managed, Method: method, Display: method, Short: method, Module: module}
 	}
 	const coreLib, kestrel = "System.Private.CoreLib", "Microsoft.AspNetCore.Server.Kestrel.Core"
-	thread := func(id int, processed int) profile.Thread {
-		th := profile.Thread{OSThreadID: id, Complete: true, Frames: []profile.Frame{
-			{Kind: profile.Native, Display: "futex", Method: "futex", Module: "libc.so.6"},
+	thread := func(id int, processed int) snapshot.Thread {
+		th := snapshot.Thread{OSThreadID: id, Complete: true, Frames: []snapshot.Frame{
+			{Kind: snapshot.Native, Display: "futex", Method: "futex", Module: "libc.so.6"},
 			frame(coreLib, "System.Threading.Tasks.Task.ExecuteEntry"), // as in a wait
 			frame("Shop", "Shop.Work"),
 		}}
@@ -465,7 +465,7 @@ func TestPlumbing(t *testing.T) {
 		th.Frames = append(th.Frames, frame(coreLib, "System.Threading.ThreadPoolWorkQueue.Dispatch"))
 		return th
 	}
-	s := &profile.Snapshot{Threads: []profile.Thread{thread(1, 2), thread(2, 4), thread(3, 9)}}
+	s := &snapshot.Snapshot{Threads: []snapshot.Thread{thread(1, 2), thread(2, 4), thread(3, 9)}}
 	text := func(o TextOptions) string {
 		var b strings.Builder
 		if err := Text(&b, s, o); err != nil {

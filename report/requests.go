@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // RequestsOptions are the options of RequestsText and RequestsJSON. The zero value shows everything but queries,
@@ -25,22 +25,22 @@ type RequestsOptions struct {
 
 	// Link returns the URL that a terminal opens for a source line; "": no link. nil: the terminal knows no
 	// links.
-	Link func(*profile.SourceLine) string
+	Link func(*snapshot.SourceLine) string
 }
 
 // requestsPrinter prints requests and calls.
 type requestsPrinter struct {
 	*printer
-	r *profile.Requests
+	r *snapshot.Requests
 	o *RequestsOptions
 }
 
 // RequestsText writes the requests that a process serves, and its pending calls, for people.
-func RequestsText(w io.Writer, r *profile.Requests, o RequestsOptions) error {
+func RequestsText(w io.Writer, r *snapshot.Requests, o RequestsOptions) error {
 	p := &requestsPrinter{&printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
 		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
 	}}, r, &o}
-	p.process(&profile.Snapshot{Process: r.Process, CapturedAt: r.CapturedAt})
+	p.process(&snapshot.Snapshot{Process: r.Process, CapturedAt: r.CapturedAt})
 	for i := range firstOf(r.Requests, o.Rows) {
 		p.requests(&r.Requests[i])
 	}
@@ -72,7 +72,7 @@ func (p *requestsPrinter) more(all int, one, many string) {
 const maxShown = 3
 
 // requests prints a group of requests.
-func (p *requestsPrinter) requests(g *profile.RequestGroup) {
+func (p *requestsPrinter) requests(g *snapshot.RequestGroup) {
 	p.paint(bold, display.Number(len(g.Requests))+" × "+display.Clean(strings.TrimSpace(g.Method+" "+g.Path)))
 	var since []time.Time
 	for i := range g.Requests {
@@ -91,7 +91,7 @@ func (p *requestsPrinter) requests(g *profile.RequestGroup) {
 	p.doing(&d)
 }
 
-func (p *requestsPrinter) shown(list []profile.Request) []profile.Request {
+func (p *requestsPrinter) shown(list []snapshot.Request) []snapshot.Request {
 	if p.o.Full {
 		return list
 	}
@@ -107,7 +107,7 @@ func (p *requestsPrinter) others(all int) {
 }
 
 // request prints one request.
-func (p *requestsPrinter) request(r *profile.Request) {
+func (p *requestsPrinter) request(r *snapshot.Request) {
 	words := []string{display.Clean(r.Path) + p.query(r.Query), r.Protocol}
 	if r.Remote != "" {
 		words = append(words, "from "+display.Clean(r.Remote))
@@ -136,7 +136,7 @@ func (p *requestsPrinter) query(q string) string {
 
 // age is how long something has been under way; "": not known.
 func (p *requestsPrinter) age(since time.Time) string {
-	d, ok := profile.Age(since, p.r.CapturedAt)
+	d, ok := snapshot.Age(since, p.r.CapturedAt)
 	if !ok {
 		return ""
 	}
@@ -147,7 +147,7 @@ func (p *requestsPrinter) age(since time.Time) string {
 func (p *requestsPrinter) ages(since []time.Time) string {
 	var known []time.Duration
 	for _, t := range since {
-		if d, ok := profile.Age(t, p.r.CapturedAt); ok {
+		if d, ok := snapshot.Age(t, p.r.CapturedAt); ok {
 			known = append(known, d)
 		}
 	}
@@ -162,11 +162,11 @@ func (p *requestsPrinter) ages(since []time.Time) string {
 }
 
 // doingText describes the work of requests or calls.
-func doingText(d *profile.Doing) string {
+func doingText(d *snapshot.Doing) string {
 	if d.State == "" {
 		return "what they do is not known"
 	}
-	text := chainText(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor})
+	text := chainText(&snapshot.TaskChain{State: d.State, WaitsFor: d.WaitsFor})
 	if d.Wait != nil {
 		text = waitingText(d.Wait)
 	}
@@ -180,7 +180,7 @@ func doingText(d *profile.Doing) string {
 }
 
 // doing prints the stack of the work of requests or calls.
-func (p *requestsPrinter) doing(d *profile.Doing) {
+func (p *requestsPrinter) doing(d *snapshot.Doing) {
 	if len(d.Frames) > 0 {
 		p.chainStack(d.Frames)
 	}
@@ -188,15 +188,15 @@ func (p *requestsPrinter) doing(d *profile.Doing) {
 }
 
 // phases describe the progress of a call.
-var phases = map[profile.CallPhase]string{
-	profile.CallConnection: "waiting for a connection", profile.CallAnswer: "waiting for the answer",
-	profile.CallBody: "the answer has begun, and is not read to its end", profile.CallOpen: "has a connection",
-	profile.CallWebSocket: "an open WebSocket",
-	profile.CallUpgraded:  "the connection is used for something else",
+var phases = map[snapshot.CallPhase]string{
+	snapshot.CallConnection: "waiting for a connection", snapshot.CallAnswer: "waiting for the answer",
+	snapshot.CallBody: "the answer has begun, and is not read to its end", snapshot.CallOpen: "has a connection",
+	snapshot.CallWebSocket: "an open WebSocket",
+	snapshot.CallUpgraded:  "the connection is used for something else",
 }
 
 // calls prints a group of calls.
-func (p *requestsPrinter) calls(g *profile.CallGroup) {
+func (p *requestsPrinter) calls(g *snapshot.CallGroup) {
 	p.paint(bold, display.Number(len(g.Calls))+" × "+
 		display.Clean(strings.TrimSpace(g.Method+" "+g.Authority+g.Path)))
 	var since []time.Time
@@ -221,13 +221,13 @@ func (p *requestsPrinter) calls(g *profile.CallGroup) {
 }
 
 // ownCall leaves out the frames of HttpClient.
-func ownCall(frames []profile.Frame) []profile.Frame {
-	i := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module != "System.Net.Http" })
+func ownCall(frames []snapshot.Frame) []snapshot.Frame {
+	i := slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Module != "System.Net.Http" })
 	return frames[max(i, 0):]
 }
 
 // callWords are the known facts of a call.
-func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
+func (p *requestsPrinter) callWords(c *snapshot.ClientCall) []string {
 	words := []string{display.Clean(c.Path) + p.query(c.Query), c.Protocol}
 	if c.Remote != "" {
 		words = append(words, "to "+display.Clean(c.Remote))
@@ -240,7 +240,7 @@ func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
 }
 
 // call prints one call.
-func (p *requestsPrinter) call(c *profile.ClientCall) {
+func (p *requestsPrinter) call(c *snapshot.ClientCall) {
 	p.paint(dim, "  "+strings.Join(p.callWords(c), "  "))
 	p.end()
 }
@@ -271,7 +271,7 @@ func (p *requestsPrinter) pools() {
 	p.end()
 }
 
-func poolText(c *profile.CallPool) string {
+func poolText(c *snapshot.CallPool) string {
 	s := ""
 	if c.Secure {
 		s += " (TLS)"

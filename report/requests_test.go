@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"clrsnap/internal/profiletest"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // inFlight is the requests and calls of the synthetic process.
-func inFlight() *profile.Requests {
+func inFlight() *snapshot.Requests {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return at.Add(-d) }
 	load, handle := awaits("Shop.Stock.Load{async}", "Stock.Load{async}", 41), awaits("Shop.Orders.Handle{async}",
@@ -19,11 +19,11 @@ func inFlight() *profile.Requests {
 	send := awaits("System.Net.Http.HttpConnection.SendAsync{async}", "HttpConnection.SendAsync{async}", 0)
 	send.Module = "System.Net.Http"
 	const supplier = "10.1.2.9:6352"
-	order := profile.Request{
+	order := snapshot.Request{
 		ID: "0HNQ9A2HQDI7D:00000001", Method: "GET", Path: "/orders/17", Query: "?key=secret", Protocol: "HTTP/1.1",
 		Remote: "10.0.0.7:51234", Since: ago(111 * time.Second),
 	}
-	var orders []profile.Request
+	var orders []snapshot.Request
 	for i := range 5 {
 		o := order
 		o.Since = o.Since.Add(time.Duration(i) * time.Second)
@@ -31,62 +31,64 @@ func inFlight() *profile.Requests {
 	}
 	held := order
 	held.Path, held.Protocol, held.Since, held.Aborted = "/evil\x1b[31m", "HTTP/2", time.Time{}, true
-	held.Thread = &profile.ThreadRef{OSThreadID: 4251, ManagedThreadID: 6, Name: ".NET TP Worker\x1b"}
-	return &profile.Requests{
+	held.Thread = &snapshot.ThreadRef{OSThreadID: 4251, ManagedThreadID: 6, Name: ".NET TP Worker\x1b"}
+	return &snapshot.Requests{
 		Process: synthetic().Process, CapturedAt: at, Duration: 120 * time.Millisecond, Unproven: 3,
-		ConsistentShare: 0.98, Requests: []profile.RequestGroup{
-			{Method: "GET", Path: "/orders/{id:int}", Requests: orders, Doing: profile.Doing{
-				State: profile.TaskWaiting, Frames: []profile.Frame{send, load, handle}, Branches: 1,
-				WaitsFor: &profile.Awaited{Kind: profile.AwaitsSocket,
+		ConsistentShare: 0.98, Requests: []snapshot.RequestGroup{
+			{Method: "GET", Path: "/orders/{id:int}", Requests: orders, Doing: snapshot.Doing{
+				State: snapshot.TaskWaiting, Frames: []snapshot.Frame{send, load, handle}, Branches: 1,
+				WaitsFor: &snapshot.Awaited{Kind: snapshot.AwaitsSocket,
 					Target: "recv tcp → " + supplier + " established"},
-				Call: &profile.CallTo{Authority: "supplier:6352", Phase: profile.CallAnswer},
+				Call: &snapshot.CallTo{Authority: "supplier:6352", Phase: snapshot.CallAnswer},
 			}},
-			{Method: "GET", Path: "/evil\x1b[31m", Requests: []profile.Request{held}, Doing: profile.Doing{
-				State: profile.TaskRunning, Frames: []profile.Frame{
+			{Method: "GET", Path: "/evil\x1b[31m", Requests: []snapshot.Request{held}, Doing: snapshot.Doing{
+				State: snapshot.TaskRunning, Frames: []snapshot.Frame{
 					managed("Shop", "Shop.Orders.Hold", "Shop.Orders.Hold", "Orders.Hold", "()"),
 				},
 			}},
-			{Method: "PUT", Path: "/payments/{id}", Requests: []profile.Request{held, held}, Doing: profile.Doing{
-				State: profile.TaskWaiting, Frames: []profile.Frame{
+			{Method: "PUT", Path: "/payments/{id}", Requests: []snapshot.Request{held, held}, Doing: snapshot.Doing{
+				State: snapshot.TaskWaiting, Frames: []snapshot.Frame{
 					managed("Shop", "Shop.Ledger.Add", "Shop.Ledger.Add", "Ledger.Add", "()"),
 				},
-				Wait: &profile.Wait{
-					Kind: profile.LockEnter, Object: 0x7f30_0001_2340, Type: "System.Threading.Lock",
-					Field: "Shop.Ledger.gate",
-					Owner: &profile.ThreadRef{OSThreadID: 4260, ManagedThreadID: 9, Name: ".NET TP Worker"}, Waiters: 2,
-					Timeout: profile.Forever, Certain: true,
+				Wait: &snapshot.Wait{
+					Kind: snapshot.LockEnter, Object: 0x7f30_0001_2340, Type: "System.Threading.Lock",
+					Field:   "Shop.Ledger.gate",
+					Owner:   &snapshot.ThreadRef{OSThreadID: 4260, ManagedThreadID: 9, Name: ".NET TP Worker"},
+					Waiters: 2,
+					Timeout: snapshot.Forever, Certain: true,
 				},
 			}},
-			{Method: "GET", Path: "/news", Requests: []profile.Request{held}, Doing: profile.Doing{
-				State: profile.TaskWaiting, Wait: &profile.Wait{Kind: profile.WaitIO, Target: "recv", Certain: true},
+			{Method: "GET", Path: "/news", Requests: []snapshot.Request{held}, Doing: snapshot.Doing{
+				State: snapshot.TaskWaiting, Wait: &snapshot.Wait{Kind: snapshot.WaitIO, Target: "recv", Certain: true},
 			}},
 			{Method: "POST", Path: "/stock",
-				Requests: []profile.Request{{ID: "0HNQ9A2HQDI7E:00000001", Path: "/stock"}}},
+				Requests: []snapshot.Request{{ID: "0HNQ9A2HQDI7E:00000001", Path: "/stock"}}},
 		},
-		Calls: []profile.CallGroup{
-			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
-				Calls: make([]profile.ClientCall, 121),
-				Doing: profile.Doing{State: profile.TaskWaiting, Frames: []profile.Frame{
+		Calls: []snapshot.CallGroup{
+			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallConnection,
+				Calls: make([]snapshot.ClientCall, 121),
+				Doing: snapshot.Doing{State: snapshot.TaskWaiting, Frames: []snapshot.Frame{
 					send, load, handle,
 				}}},
-			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer,
-				Calls: []profile.ClientCall{{
+			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallAnswer,
+				Calls: []snapshot.ClientCall{{
 					Path: "/prices", Query: "?key=secret", Protocol: "HTTP/1.1", Remote: supplier,
 					Since: ago(111 * time.Second), Request: order.ID,
 				}}},
-			{Method: "GET", Authority: "feed:443", Path: "/news", Phase: profile.CallBody,
-				Calls: []profile.ClientCall{{Path: "/news", Protocol: "HTTP/2"}}},
-			{Method: "PUT", Authority: "old:80", Path: "/", Phase: profile.CallOpen,
-				Calls: []profile.ClientCall{{Path: "/"}}},
-			{Method: "GET", Authority: "feed:443", Path: "/live", Phase: profile.CallWebSocket,
-				Calls: []profile.ClientCall{{Path: "/live", Protocol: "HTTP/1.1"}}},
+			{Method: "GET", Authority: "feed:443", Path: "/news", Phase: snapshot.CallBody,
+				Calls: []snapshot.ClientCall{{Path: "/news", Protocol: "HTTP/2"}}},
+			{Method: "PUT", Authority: "old:80", Path: "/", Phase: snapshot.CallOpen,
+				Calls: []snapshot.ClientCall{{Path: "/"}}},
+			{Method: "GET", Authority: "feed:443", Path: "/live", Phase: snapshot.CallWebSocket,
+				Calls: []snapshot.ClientCall{{Path: "/live", Protocol: "HTTP/1.1"}}},
 		},
-		Pools: []profile.CallPool{
-			{Authority: "supplier:6352", Active: 4, Queued: 121, HTTP1: profile.PoolConnections{All: 4, Maximum: 4}},
+		Pools: []snapshot.CallPool{
+			{Authority: "supplier:6352", Active: 4, Queued: 121, HTTP1: snapshot.PoolConnections{All: 4, Maximum: 4}},
 			{Authority: "feed:443", Secure: true, Active: 1,
-				HTTP1: profile.PoolConnections{All: 1, Pending: 1, Maximum: 2}, HTTP2: profile.PoolConnections{All: 1}},
-			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: profile.PoolConnections{All: 1}},
-			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: profile.PoolConnections{All: 1}}, // another client
+				HTTP1: snapshot.PoolConnections{All: 1, Pending: 1, Maximum: 2},
+				HTTP2: snapshot.PoolConnections{All: 1}},
+			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: snapshot.PoolConnections{All: 1}},
+			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: snapshot.PoolConnections{All: 1}}, // another client
 		},
 	}
 }
@@ -132,15 +134,15 @@ func TestRequestsJSON(t *testing.T) {
 }
 
 func TestWaitingText(t *testing.T) {
-	for want, w := range map[string]profile.Wait{
-		"waiting to enter a Lock":                 {Kind: profile.LockEnter, Certain: true},
-		"waiting in Monitor.Wait of an object":    {Kind: profile.MonitorWait, Certain: true},
-		"waiting for a SemaphoreSlim (uncertain)": {Kind: profile.SemaphoreWait},
-		"sleeping":                {Kind: profile.ThreadSleep, Certain: true},
-		"sleeping (at most 5 s)":  {Kind: profile.ThreadSleep, Timeout: 5 * time.Second, Certain: true},
-		"waiting for recv":        {Kind: profile.WaitIO, Target: "recv", Certain: true},
-		"waiting for recv a\\x1b": {Kind: profile.WaitIO, Target: "recv a\x1b", Certain: true},
-		"waiting":                 {Kind: profile.WaitRuntime, Certain: true},
+	for want, w := range map[string]snapshot.Wait{
+		"waiting to enter a Lock":                 {Kind: snapshot.LockEnter, Certain: true},
+		"waiting in Monitor.Wait of an object":    {Kind: snapshot.MonitorWait, Certain: true},
+		"waiting for a SemaphoreSlim (uncertain)": {Kind: snapshot.SemaphoreWait},
+		"sleeping":                {Kind: snapshot.ThreadSleep, Certain: true},
+		"sleeping (at most 5 s)":  {Kind: snapshot.ThreadSleep, Timeout: 5 * time.Second, Certain: true},
+		"waiting for recv":        {Kind: snapshot.WaitIO, Target: "recv", Certain: true},
+		"waiting for recv a\\x1b": {Kind: snapshot.WaitIO, Target: "recv a\x1b", Certain: true},
+		"waiting":                 {Kind: snapshot.WaitRuntime, Certain: true},
 	} {
 		if got := waitingText(&w); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"clrsnap/internal/jsonwriter"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // RequestsJSON writes the requests that a process serves, and its pending calls, as one JSON document and a newline.
 // The schema is stable and described in docs/json.md. Of the options only Rows and Query have an effect.
-func RequestsJSON(w io.Writer, r *profile.Requests, o RequestsOptions) error {
+func RequestsJSON(w io.Writer, r *snapshot.Requests, o RequestsOptions) error {
 	c := jsonwriter.New(w)
 	c.Open(jsonRequests{
 		Process: jsonProcess{
@@ -49,17 +49,17 @@ type jsonRequests struct {
 
 // jsonDoing is the work of requests or calls.
 type jsonDoing struct {
-	State    profile.TaskState `json:"state,omitempty"`
-	WaitsFor *jsonAwaited      `json:"waitsFor,omitempty"`
-	Wait     *jsonWait         `json:"wait,omitempty"`
-	Branches int               `json:"branches,omitempty"`
-	Call     *jsonCallTo       `json:"call,omitempty"`
-	Frames   []*jsonFrame      `json:"frames"`
+	State    snapshot.TaskState `json:"state,omitempty"`
+	WaitsFor *jsonAwaited       `json:"waitsFor,omitempty"`
+	Wait     *jsonWait          `json:"wait,omitempty"`
+	Branches int                `json:"branches,omitempty"`
+	Call     *jsonCallTo        `json:"call,omitempty"`
+	Frames   []*jsonFrame       `json:"frames"`
 }
 
 type jsonCallTo struct {
-	Authority string            `json:"authority"`
-	Phase     profile.CallPhase `json:"phase"`
+	Authority string             `json:"authority"`
+	Phase     snapshot.CallPhase `json:"phase"`
 }
 
 type jsonRequestGroup struct {
@@ -86,11 +86,11 @@ type jsonRequest struct {
 }
 
 type jsonCallGroup struct {
-	Count     int               `json:"count"`
-	Method    string            `json:"method"`
-	Authority string            `json:"authority"`
-	Path      string            `json:"path"`
-	Phase     profile.CallPhase `json:"phase"`
+	Count     int                `json:"count"`
+	Method    string             `json:"method"`
+	Authority string             `json:"authority"`
+	Path      string             `json:"path"`
+	Phase     snapshot.CallPhase `json:"phase"`
 	jsonDoing
 	Calls []jsonClientCall `json:"calls"`
 }
@@ -121,8 +121,8 @@ type jsonPoolConnections struct {
 	Maximum int `json:"maximum,omitempty"`
 }
 
-func jsonDoingOf(d *profile.Doing) jsonDoing {
-	c := jsonChainOf(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor, Frames: d.Frames})
+func jsonDoingOf(d *snapshot.Doing) jsonDoing {
+	c := jsonChainOf(&snapshot.TaskChain{State: d.State, WaitsFor: d.WaitsFor, Frames: d.Frames})
 	out := jsonDoing{
 		State: d.State, WaitsFor: c.WaitsFor, Wait: jsonWaitOf(d.Wait), Branches: d.Branches, Frames: c.Frames,
 	}
@@ -134,14 +134,14 @@ func jsonDoingOf(d *profile.Doing) jsonDoing {
 
 // jsonSince is when something began, and how long it has been under way; "" and nil: not known.
 func jsonSince(since, at time.Time) (string, *int64) {
-	d, ok := profile.Age(since, at)
+	d, ok := snapshot.Age(since, at)
 	if !ok {
 		return "", nil
 	}
 	return since.UTC().Format(time.RFC3339Nano), milliseconds(d, true)
 }
 
-func jsonRequestGroupOf(g *profile.RequestGroup, at time.Time, query bool) jsonRequestGroup {
+func jsonRequestGroupOf(g *snapshot.RequestGroup, at time.Time, query bool) jsonRequestGroup {
 	out := jsonRequestGroup{
 		Count: len(g.Requests), Method: g.Method, Path: g.Path, jsonDoing: jsonDoingOf(&g.Doing),
 		Requests: make([]jsonRequest, len(g.Requests)),
@@ -166,7 +166,7 @@ func jsonRequestGroupOf(g *profile.RequestGroup, at time.Time, query bool) jsonR
 	return out
 }
 
-func jsonCallGroupOf(g *profile.CallGroup, at time.Time, query bool) jsonCallGroup {
+func jsonCallGroupOf(g *snapshot.CallGroup, at time.Time, query bool) jsonCallGroup {
 	out := jsonCallGroup{
 		Count: len(g.Calls), Method: g.Method, Authority: g.Authority, Path: g.Path, Phase: g.Phase,
 		jsonDoing: jsonDoingOf(&g.Doing), Calls: make([]jsonClientCall, len(g.Calls)),
@@ -183,7 +183,7 @@ func jsonCallGroupOf(g *profile.CallGroup, at time.Time, query bool) jsonCallGro
 	return out
 }
 
-func jsonPoolOfCalls(p *profile.CallPool) jsonCallPool {
+func jsonPoolOfCalls(p *snapshot.CallPool) jsonCallPool {
 	return jsonCallPool{
 		Authority: p.Authority, Secure: p.Secure, Proxied: p.Proxied, Active: p.Active, Queued: p.Queued,
 		HTTP1: jsonPoolConnections(p.HTTP1), HTTP2: jsonPoolConnections(p.HTTP2),

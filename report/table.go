@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // cell is a text in a colour.
@@ -87,23 +88,23 @@ func (p *printer) parts(cells ...cell) {
 // function prints the name of a function in the colour of its kind, as in stacks, and
 // ends the line. used is how many terminal columns have been printed.
 func (p *printer) function(f *profile.Function, used int) {
-	frame := profile.Frame{
+	frame := snapshot.Frame{
 		Kind: f.Kind, Method: f.Method, Display: cmp.Or(f.Display, f.Method), Short: f.Short,
 		Signature: f.Signature, Module: f.Module, Owner: f.Owner,
 	}
 	switch {
-	case f.Kind == profile.Event && f.Fate != "":
+	case f.Kind == snapshot.Event && f.Fate != "":
 		p.fate(f, used)
-	case f.Kind == profile.Event:
+	case f.Kind == snapshot.Event:
 		p.named(&frame, used, magenta)
-	case f.Method == "" && f.Kind != profile.Managed: // no symbol
+	case f.Method == "" && f.Kind != snapshot.Managed: // no symbol
 		p.paint(dim, display.Clean(cmp.Or(f.Display, display.Nameless(f.Module))))
 	case frame.Display == "":
 		p.paint(dim, display.Clean(display.Nameless(f.Module)))
-	case f.Kind == profile.Async:
+	case f.Kind == snapshot.Async:
 		p.paint(dim, awaitedBy)
 		p.managed(&frame, used+len(awaitedBy))
-	case f.Kind == profile.Managed:
+	case f.Kind == snapshot.Managed:
 		p.managed(&frame, used)
 	default:
 		p.native(&frame, used)

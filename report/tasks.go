@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TasksOptions are the options of TasksText and TasksJSON. The zero value shows everything, without colours.
@@ -22,15 +22,15 @@ type TasksOptions struct {
 	Plumbing bool // each framework frame on a line of its own
 
 	// Link returns the URL that a terminal opens for a source line; "": no link. nil: the terminal knows no links.
-	Link func(*profile.SourceLine) string
+	Link func(*snapshot.SourceLine) string
 }
 
 // TasksText writes what the async methods of a process wait for, for people.
-func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
+func TasksText(w io.Writer, t *snapshot.Tasks, o TasksOptions) error {
 	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
 		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
 	}}
-	p.process(&profile.Snapshot{Process: t.Process, CapturedAt: t.CapturedAt})
+	p.process(&snapshot.Snapshot{Process: t.Process, CapturedAt: t.CapturedAt})
 	for i := range firstOf(t.Chains, o.Rows) {
 		p.chain(&t.Chains[i])
 	}
@@ -48,7 +48,7 @@ func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 }
 
 // chain prints a chain: its wait, and its methods.
-func (p *printer) chain(c *profile.TaskChain) {
+func (p *printer) chain(c *snapshot.TaskChain) {
 	p.paint(bold, display.Number(c.Count)+" ×")
 	p.text(" " + chainText(c))
 	p.end()
@@ -58,37 +58,37 @@ func (p *printer) chain(c *profile.TaskChain) {
 
 // chainStack prints a stack, or methods that await each other. The first async method waits, and awaits nothing
 // above.
-func (p *printer) chainStack(frames []profile.Frame) {
-	if len(frames) > 0 && frames[0].Kind == profile.Async {
+func (p *printer) chainStack(frames []snapshot.Frame) {
+	if len(frames) > 0 && frames[0].Kind == snapshot.Async {
 		frames = slices.Clone(frames)
-		frames[0].Kind = profile.Managed
+		frames[0].Kind = snapshot.Managed
 	}
 	p.stack(Group{{Frames: frames, Complete: true}})
 }
 
 // chainText says what a chain does.
-func chainText(c *profile.TaskChain) string {
+func chainText(c *snapshot.TaskChain) string {
 	switch {
-	case c.State == profile.TaskRunning && len(c.Threads) > 0:
+	case c.State == snapshot.TaskRunning && len(c.Threads) > 0:
 		text := "running on " + threadsText(c.Threads)
 		if n := c.Count - len(c.Threads); n > 0 {
 			text += fmt.Sprintf(", %d on threads that are not known", n)
 		}
 		return text
-	case c.State == profile.TaskRunning:
+	case c.State == snapshot.TaskRunning:
 		return "running"
 	case c.WaitsFor == nil:
 		return string(c.State)
-	case c.State == profile.TaskWaiting:
+	case c.State == snapshot.TaskWaiting:
 		return "waiting for " + awaitedText(c.WaitsFor)
-	case c.WaitsFor.Kind == profile.AwaitsYield:
+	case c.WaitsFor.Kind == snapshot.AwaitsYield:
 		return "ready to go on: queued on the thread pool"
 	}
 	return "ready to go on: " + awaitedText(c.WaitsFor) + taskEnds[c.State]
 }
 
 // threadsText names the first of several threads.
-func threadsText(threads []profile.ThreadRef) string {
+func threadsText(threads []snapshot.ThreadRef) string {
 	const most = 4
 	var names []string
 	for i := range threads[:min(len(threads), most)] {
@@ -101,40 +101,41 @@ func threadsText(threads []profile.ThreadRef) string {
 }
 
 // taskEnds say how the awaited task has ended.
-var taskEnds = map[profile.TaskState]string{
-	profile.TaskReady: " is complete", profile.TaskFaulted: " has failed", profile.TaskCanceled: " was canceled",
+var taskEnds = map[snapshot.TaskState]string{
+	snapshot.TaskReady: " is complete", snapshot.TaskFaulted: " has failed", snapshot.TaskCanceled: " was canceled",
 }
 
 // awaitedThings name the awaited objects, for people.
-var awaitedThings = map[profile.AwaitedKind]string{
-	profile.AwaitsTimer: "a timer", profile.AwaitsEndless: "a delay without end",
-	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket", profile.AwaitsFile: "a file",
-	profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
-	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsMethod: "an async method",
-	profile.AwaitsTask: "a task", profile.AwaitsSeveral: "Task.WhenAll", profile.AwaitsOne: "Task.WhenAny",
-	profile.AwaitsTimeout: "Task.WaitAsync", profile.AwaitsSource: "an object",
-	profile.AwaitsYield: "something that is not known",
+var awaitedThings = map[snapshot.AwaitedKind]string{
+	snapshot.AwaitsTimer: "a timer", snapshot.AwaitsEndless: "a delay without end",
+	snapshot.AwaitsSemaphore: "a SemaphoreSlim", snapshot.AwaitsSocket: "a socket", snapshot.AwaitsFile: "a file",
+	snapshot.AwaitsChannel: "a channel", snapshot.AwaitsPipe: "a pipe",
+	snapshot.AwaitsCompletion: "a TaskCompletionSource", snapshot.AwaitsMethod: "an async method",
+	snapshot.AwaitsTask: "a task", snapshot.AwaitsSeveral: "Task.WhenAll", snapshot.AwaitsOne: "Task.WhenAny",
+	snapshot.AwaitsTimeout: "Task.WaitAsync", snapshot.AwaitsSource: "an object",
+	snapshot.AwaitsYield: "something that is not known",
 }
 
-func awaitedText(w *profile.Awaited) string {
+func awaitedText(w *snapshot.Awaited) string {
 	s := awaitedThings[w.Kind]
 	switch w.Kind {
-	case profile.AwaitsSocket, profile.AwaitsFile:
+	case snapshot.AwaitsSocket, snapshot.AwaitsFile:
 		if w.Target != "" {
 			s = display.Clean(w.Target)
 		}
-	case profile.AwaitsMethod:
+	case snapshot.AwaitsMethod:
 		if w.Target != "" {
 			s = display.Clean(w.Target)
 		}
-	case profile.AwaitsSource, profile.AwaitsChannel, profile.AwaitsPipe, profile.AwaitsTask, profile.AwaitsCompletion:
+	case snapshot.AwaitsSource, snapshot.AwaitsChannel, snapshot.AwaitsPipe, snapshot.AwaitsTask,
+		snapshot.AwaitsCompletion:
 		s += " (" + display.Clean(display.ShortType(w.Type)) + ")"
 	}
 	if w.Object != 0 {
 		s += " " + hex(w.Object)
 	}
 	switch {
-	case w.HasDue && w.Kind == profile.AwaitsSemaphore:
+	case w.HasDue && w.Kind == snapshot.AwaitsSemaphore:
 		s += ", gives up in " + spanText(max(w.Due, 0))
 	case w.HasDue:
 		s += ", " + dueText(w.Due)
@@ -156,7 +157,7 @@ func dueText(d time.Duration) string {
 }
 
 // faults prints the tasks that have ended with an exception.
-func (p *printer) faults(list []profile.TaskFault, rows int) {
+func (p *printer) faults(list []snapshot.TaskFault, rows int) {
 	if len(list) == 0 {
 		return
 	}
@@ -172,7 +173,7 @@ func (p *printer) faults(list []profile.TaskFault, rows int) {
 }
 
 // faultText says what has failed, and whether anybody knows.
-func faultText(f *profile.TaskFault) string {
+func faultText(f *snapshot.TaskFault) string {
 	what := f.Method
 	if what == "" {
 		what = "a task"
@@ -187,7 +188,7 @@ func faultText(f *profile.TaskFault) string {
 }
 
 // pool prints the state of the thread pool.
-func (p *printer) pool(pool *profile.Pool) {
+func (p *printer) pool(pool *snapshot.Pool) {
 	if pool == nil {
 		return
 	}
@@ -213,7 +214,7 @@ func counted(n int, one, many string) string {
 }
 
 // timers prints the armed timers.
-func (p *printer) timers(t *profile.Tasks, rows int) {
+func (p *printer) timers(t *snapshot.Tasks, rows int) {
 	if len(t.Timers) == 0 {
 		return
 	}
@@ -233,7 +234,7 @@ func (p *printer) timers(t *profile.Tasks, rows int) {
 }
 
 // tasksSummary prints the totals, and caveats.
-func (p *printer) tasksSummary(t *profile.Tasks) {
+func (p *printer) tasksSummary(t *snapshot.Tasks) {
 	chains := 0
 	for i := range t.Chains {
 		chains += t.Chains[i].Count

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"clrsnap/internal/jsonwriter"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TasksJSON writes what the async methods of a process wait for as one JSON document and a newline. The schema is
 // stable and described in docs/json.md. Of the options only Rows has an effect.
-func TasksJSON(w io.Writer, t *profile.Tasks, o TasksOptions) error {
+func TasksJSON(w io.Writer, t *snapshot.Tasks, o TasksOptions) error {
 	c := jsonwriter.New(w)
 	c.Open(jsonTasks{
 		Process: jsonProcess{
@@ -69,19 +69,19 @@ type jsonTasks struct {
 }
 
 type jsonChain struct {
-	Count    int               `json:"count"`
-	State    profile.TaskState `json:"state"`
-	WaitsFor *jsonAwaited      `json:"waitsFor,omitempty"`
-	Threads  []jsonOwner       `json:"threads,omitempty"`
-	Frames   []*jsonFrame      `json:"frames"`
+	Count    int                `json:"count"`
+	State    snapshot.TaskState `json:"state"`
+	WaitsFor *jsonAwaited       `json:"waitsFor,omitempty"`
+	Threads  []jsonOwner        `json:"threads,omitempty"`
+	Frames   []*jsonFrame       `json:"frames"`
 }
 
 type jsonAwaited struct {
-	Kind   profile.AwaitedKind `json:"kind"`
-	Object string              `json:"object,omitempty"`
-	Type   string              `json:"type,omitempty"`
-	Target string              `json:"target,omitempty"`
-	Due    *int64              `json:"dueMilliseconds,omitempty"`
+	Kind   snapshot.AwaitedKind `json:"kind"`
+	Object string               `json:"object,omitempty"`
+	Type   string               `json:"type,omitempty"`
+	Target string               `json:"target,omitempty"`
+	Due    *int64               `json:"dueMilliseconds,omitempty"`
 }
 
 type jsonPool struct {
@@ -106,7 +106,7 @@ type jsonTimer struct {
 	Period   int64  `json:"periodMilliseconds,omitempty"`
 }
 
-func jsonChainOf(c *profile.TaskChain) jsonChain {
+func jsonChainOf(c *snapshot.TaskChain) jsonChain {
 	out := jsonChain{Count: c.Count, State: c.State, Frames: []*jsonFrame{}}
 	for i := range c.Frames {
 		out.Frames = append(out.Frames, jsonFrameOf(&c.Frames[i]))
@@ -115,7 +115,7 @@ func jsonChainOf(c *profile.TaskChain) jsonChain {
 	return out
 }
 
-func jsonAwaitedOf(w *profile.Awaited) *jsonAwaited {
+func jsonAwaitedOf(w *snapshot.Awaited) *jsonAwaited {
 	if w == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func jsonAwaitedOf(w *profile.Awaited) *jsonAwaited {
 	}
 }
 
-func jsonPoolOf(p *profile.Pool) jsonPool {
+func jsonPoolOf(p *snapshot.Pool) jsonPool {
 	out := jsonPool{Workers: p.Workers, Idle: p.Idle, Minimum: p.Minimum, Maximum: p.Maximum, Target: p.Target}
 	if p.HasWork {
 		out.Queued = &p.Queued

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TextOptions are the options of Text. The zero value is the default view, without
@@ -32,20 +32,20 @@ type TextOptions struct {
 
 	// Link returns the URL that a terminal opens for a source line; "": no link. nil: the terminal knows no
 	// links.
-	Link func(*profile.SourceLine) string
+	Link func(*snapshot.SourceLine) string
 }
 
 // Text writes a snapshot for people. Threads with managed frames come first, then idle threads, then native
 // threads. Stacks are written leaf first.
-func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
+func Text(w io.Writer, s *snapshot.Snapshot, o TextOptions) error {
 	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: o}
 	p.process(s)
-	threads := make([]*profile.Thread, len(s.Threads))
+	threads := make([]*snapshot.Thread, len(s.Threads))
 	for i := range s.Threads {
 		threads[i] = &s.Threads[i]
 	}
-	slices.SortStableFunc(threads, func(a, b *profile.Thread) int { return cmp.Compare(rank(a), rank(b)) })
-	var hidden []*profile.Thread
+	slices.SortStableFunc(threads, func(a, b *snapshot.Thread) int { return cmp.Compare(rank(a), rank(b)) })
+	var hidden []*snapshot.Thread
 	if o.Managed {
 		threads, hidden = splitManaged(threads)
 	}
@@ -62,7 +62,7 @@ func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
 }
 
 // rank puts the crashed thread first, then threads that run the program's own code.
-func rank(t *profile.Thread) int {
+func rank(t *snapshot.Thread) int {
 	switch {
 	case t.Crashed:
 		return -1
@@ -78,9 +78,9 @@ func rank(t *profile.Thread) int {
 	return 2
 }
 
-func hasManaged(t *profile.Thread) bool {
+func hasManaged(t *snapshot.Thread) bool {
 	for i := range t.Depth() {
-		if t.Frame(i).Kind == profile.Managed {
+		if t.Frame(i).Kind == snapshot.Managed {
 			return true
 		}
 	}
@@ -89,9 +89,9 @@ func hasManaged(t *profile.Thread) bool {
 
 // splitManaged removes native frames from stacks. Threads with only native frames go to hide, unless their stacks
 // are incomplete or the thread crashed.
-func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
-	var table profile.FrameTable
-	var kept []profile.Frame
+func splitManaged(threads []*snapshot.Thread) (show, hide []*snapshot.Thread) {
+	var table snapshot.FrameTable
+	var kept []snapshot.Frame
 	for _, t := range threads {
 		if !t.Complete || t.Crashed && !hasManaged(t) {
 			show = append(show, t)
@@ -100,7 +100,7 @@ func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 		c := *t
 		kept = kept[:0]
 		for i := range t.Depth() {
-			if f := t.Frame(i); f.Kind == profile.Managed || f.Kind == profile.Async {
+			if f := t.Frame(i); f.Kind == snapshot.Managed || f.Kind == snapshot.Async {
 				kept = append(kept, *f)
 			}
 		}
@@ -115,7 +115,7 @@ func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 }
 
 // groups groups threads with equal stacks as the options say. An ungrouped thread has a group of its own.
-func (p *printer) groups(threads []*profile.Thread) []Group {
+func (p *printer) groups(threads []*snapshot.Thread) []Group {
 	grouping := p.o.Group
 	if grouping == GroupAuto && p.o.IP {
 		grouping = GroupNever // the addresses in equal stacks differ
@@ -149,14 +149,14 @@ type printer struct {
 	longest int // how many columns a name may take if Width is 0; 0: names are never cut
 
 	// Memory for the stacks of a group's first thread, and of another thread: for unpacked frames, and lines.
-	frames, others     []profile.Frame
+	frames, others     []snapshot.Frame
 	memory, otherLines []line
 }
 
 // process prints the process, or the core dump, of a snapshot.
-func (p *printer) process(s *profile.Snapshot) {
+func (p *printer) process(s *snapshot.Snapshot) {
 	p.paint(bold, "Process "+strconv.Itoa(s.Process.PID))
-	if r := &s.Process.Runtime; *r != (profile.Runtime{}) {
+	if r := &s.Process.Runtime; *r != (snapshot.Runtime{}) {
 		p.text(" · " + RuntimeText(r))
 	}
 	if s.Process.Core != nil {
@@ -176,7 +176,7 @@ func (p *printer) process(s *profile.Snapshot) {
 }
 
 // RuntimeText returns a runtime as text for people: ".NET 10.0.9 (shared)".
-func RuntimeText(r *profile.Runtime) string {
+func RuntimeText(r *snapshot.Runtime) string {
 	s := ".NET"
 	if r.Version != "" {
 		s += " " + display.Clean(r.Version)
@@ -188,17 +188,17 @@ func RuntimeText(r *profile.Runtime) string {
 }
 
 // coreText names the writer of a core dump: "core dump by createdump".
-func coreText(c *profile.Core) string { return "core dump by " + c.Writer }
+func coreText(c *snapshot.Core) string { return "core dump by " + c.Writer }
 
 // summary prints the last lines of the text.
-func (p *printer) summary(s *profile.Snapshot) {
+func (p *printer) summary(s *snapshot.Snapshot) {
 	p.paint(dim, Summary(s))
 	p.end()
 	p.missing(s.Process.Core)
 }
 
 // missing prints what a core dump lacks; nil: no core dump.
-func (p *printer) missing(c *profile.Core) {
+func (p *printer) missing(c *snapshot.Core) {
 	if c == nil {
 		return
 	}
@@ -209,7 +209,7 @@ func (p *printer) missing(c *profile.Core) {
 }
 
 // Summary returns one line: how many threads were stopped and for how long, and what the snapshot lacks.
-func Summary(s *profile.Snapshot) string {
+func Summary(s *snapshot.Snapshot) string {
 	var stopped, incomplete, missing int
 	for i := range s.Threads {
 		t := &s.Threads[i]
@@ -246,7 +246,7 @@ func Summary(s *profile.Snapshot) string {
 }
 
 // partialHolds says that threads may hold further locks.
-func partialHolds(s *profile.Snapshot) string {
+func partialHolds(s *snapshot.Snapshot) string {
 	if !s.HoldsPartial {
 		return ""
 	}
@@ -296,7 +296,7 @@ func (p *printer) paint(st style, s string) {
 }
 
 // place prints a source line, dim, as a link if there is a URL.
-func (p *printer) place(l *profile.SourceLine, text string) {
+func (p *printer) place(l *snapshot.SourceLine, text string) {
 	to := ""
 	if p.o.Link != nil {
 		to = p.o.Link(l)

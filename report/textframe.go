@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // line is one line of a stack.
 type line struct {
-	frame    *profile.Frame
+	frame    *snapshot.Frame
 	nameless int    // how many frames without names the line stands for; 0: a frame with a name
 	modules  string // of frames without names
 	plumbing string // the parts of .NET in a run of framework frames; "": no run
@@ -79,16 +79,16 @@ func (p *printer) trouble(what, why string) {
 }
 
 // folds returns the runs of framework frames that share a line each.
-func (p *printer) folds(frames []profile.Frame) []profile.Fold {
+func (p *printer) folds(frames []snapshot.Frame) []snapshot.Fold {
 	if p.o.Plumbing || p.o.Full || p.o.IP {
 		return nil
 	}
-	return profile.Folds(frames)
+	return snapshot.Folds(frames)
 }
 
 // join makes lines stand for the equal stacks of other threads, too. Lines of framework frames get the
 // least and the most frames of these stacks, and join removes source lines that differ.
-func (p *printer) join(lines []line, others []*profile.Thread) {
+func (p *printer) join(lines []line, others []*snapshot.Thread) {
 	for _, t := range others {
 		p.otherLines = p.lines(p.otherLines[:0], t.Stack(&p.others))
 		for i, o := range p.otherLines {
@@ -105,7 +105,7 @@ func (p *printer) join(lines []line, others []*profile.Thread) {
 
 // lines returns the lines for some frames. Runs of framework frames, and consecutive native frames
 // without names, share a line. lines appends to out, which is empty.
-func (p *printer) lines(out []line, frames []profile.Frame) []line {
+func (p *printer) lines(out []line, frames []snapshot.Frame) []line {
 	folds := p.folds(frames)
 	for i := 0; i < len(frames); i++ {
 		f := &frames[i]
@@ -116,7 +116,7 @@ func (p *printer) lines(out []line, frames []profile.Frame) []line {
 			folds = folds[1:]
 			continue
 		}
-		if p.o.Managed && f.Kind != profile.Managed && f.Kind != profile.Async {
+		if p.o.Managed && f.Kind != snapshot.Managed && f.Kind != snapshot.Async {
 			continue
 		}
 		if f.Display != "" || p.o.Native || p.o.Full || p.o.IP {
@@ -156,7 +156,7 @@ func (p *printer) line(l *line) {
 	used := 4
 	if p.o.IP {
 		s := fmt.Sprintf("%#016x  ", f.IP)
-		if f.Kind == profile.Async {
+		if f.Kind == snapshot.Async {
 			s = strings.Repeat(" ", len(s))
 		}
 		p.paint(dim, s)
@@ -167,12 +167,12 @@ func (p *printer) line(l *line) {
 		p.paint(dim, fmt.Sprintf("%s (%d frames without symbols)", l.modules, l.nameless))
 	case f.Display == "":
 		p.nameless(f)
-	case f.Kind == profile.Native:
+	case f.Kind == snapshot.Native:
 		p.native(f, used)
 	case f.Waiter != nil:
 		p.paint(dim, waitedFor)
 		p.text(threadText(f.Waiter))
-	case f.Kind == profile.Async:
+	case f.Kind == snapshot.Async:
 		p.paint(dim, awaitedBy)
 		p.managed(f, used+len(awaitedBy))
 	default:
@@ -186,7 +186,7 @@ func (p *printer) line(l *line) {
 
 // nameless prints native code without a symbol. The question mark says that the name belongs to a
 // neighbour.
-func (p *printer) nameless(f *profile.Frame) {
+func (p *printer) nameless(f *snapshot.Frame) {
 	if f.Nearest == "" || p.o.IP {
 		p.paint(dim, moduleOf(f)+"!+"+hex(f.Offset))
 		return
@@ -194,21 +194,21 @@ func (p *printer) nameless(f *profile.Frame) {
 	p.paint(dim, moduleOf(f)+"!"+display.Clean(f.Nearest)+"?")
 }
 
-func moduleOf(f *profile.Frame) string {
+func moduleOf(f *snapshot.Frame) string {
 	if f.Module == "" {
 		return "[unknown code]"
 	}
 	return display.Clean(f.Module)
 }
 
-func (p *printer) offset(f *profile.Frame) string {
-	if !p.o.IP || f.Inlined || f.Kind == profile.Async {
+func (p *printer) offset(f *snapshot.Frame) string {
+	if !p.o.IP || f.Inlined || f.Kind == snapshot.Async {
 		return ""
 	}
 	return "+" + hex(f.Offset)
 }
 
-func (p *printer) native(f *profile.Frame, used int) {
+func (p *printer) native(f *snapshot.Frame, used int) {
 	module := ""
 	if f.Module != "" {
 		module = display.Clean(f.Module) + "!"
@@ -225,15 +225,15 @@ func (p *printer) native(f *profile.Frame, used int) {
 	}
 }
 
-func (p *printer) managed(f *profile.Frame, used int) {
+func (p *printer) managed(f *snapshot.Frame, used int) {
 	p.named(f, used, originStyle(f.Origin()))
 }
 
-func originStyle(o profile.Origin) style {
+func originStyle(o snapshot.Origin) style {
 	switch o {
-	case profile.OfUser:
+	case snapshot.OfUser:
 		return boldCyan
-	case profile.OfPackage:
+	case snapshot.OfPackage:
 		return blue
 	}
 	return cyan
@@ -241,7 +241,7 @@ func originStyle(o profile.Origin) style {
 
 // named prints a managed frame. If the frame is too long, named leaves out the module, then the
 // parameters, then the namespaces, then the source file's folder. Only tables cut a name: see shortened.
-func (p *printer) named(f *profile.Frame, used int, st style) {
+func (p *printer) named(f *snapshot.Frame, used int, st style) {
 	name, args, module := display.Clean(f.Display), display.Clean(f.Signature), ""
 	short := name
 	if f.Short != "" {
@@ -334,7 +334,7 @@ func (p *printer) shortened(name, args string, used int) (string, string) {
 }
 
 // room returns how many terminal columns a frame may take; 0: unlimited.
-func (p *printer) room(f *profile.Frame, used int) int {
+func (p *printer) room(f *snapshot.Frame, used int) int {
 	if p.o.Width <= 0 {
 		return 0
 	}

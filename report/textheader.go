@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // group prints one or more threads with equal stacks.
@@ -24,7 +24,7 @@ func (p *printer) group(g Group) {
 }
 
 // thread prints the header of one thread.
-func (p *printer) thread(t *profile.Thread) {
+func (p *printer) thread(t *snapshot.Thread) {
 	p.paint(bold, "Thread "+strconv.Itoa(t.OSThreadID))
 	if t.Name != "" {
 		p.paint(yellow, " "+quoted(t.Name))
@@ -69,7 +69,7 @@ const stateRunning = "running"
 
 // stateText returns the state of a thread: "waiting (futex)", "idle". The role says what an idle
 // thread is for; without a role, the state does.
-func stateText(t *profile.Thread) string {
+func stateText(t *snapshot.Thread) string {
 	text := plainState(t)
 	switch {
 	case text == "":
@@ -80,7 +80,7 @@ func stateText(t *profile.Thread) string {
 	return text
 }
 
-func plainState(t *profile.Thread) string {
+func plainState(t *snapshot.Thread) string {
 	idle := t.Idle()
 	if idle == "" {
 		return cmp.Or(waitText(t.Wait), t.State)
@@ -98,7 +98,7 @@ func plainState(t *profile.Thread) string {
 	return s
 }
 
-func stateStyle(t *profile.Thread) style {
+func stateStyle(t *snapshot.Thread) style {
 	switch {
 	case t.Idle() != "":
 		return dim
@@ -112,10 +112,10 @@ func stateStyle(t *profile.Thread) style {
 func (p *printer) shared(g Group) {
 	p.paint(bold, strconv.Itoa(len(g))+" threads")
 	p.text(" with this stack")
-	p.property(plain, tally(g, func(t *profile.Thread) string { return t.Role }))
+	p.property(plain, tally(g, func(t *snapshot.Thread) string { return t.Role }))
 	p.property(plain, tally(g, stateText))
 	if p.o.Full {
-		p.property(plain, tally(g, func(t *profile.Thread) string { return t.Mode }))
+		p.property(plain, tally(g, func(t *snapshot.Thread) string { return t.Mode }))
 	}
 	p.end()
 	p.list("", g)
@@ -129,7 +129,7 @@ var objectAddress = regexp.MustCompile(` 0x[0-9a-f]+`)
 
 // tally counts the threads with each value: "10 waiting (futex), 2 running". If all have one value,
 // tally returns just the value.
-func tally(g Group, of func(*profile.Thread) string) string {
+func tally(g Group, of func(*snapshot.Thread) string) string {
 	count := map[string]int{}
 	for _, t := range g {
 		count[of(t)]++
@@ -173,7 +173,7 @@ const (
 )
 
 // list prints the ids of threads, grouped by name, wrapped.
-func (p *printer) list(title string, threads []*profile.Thread) {
+func (p *printer) list(title string, threads []*snapshot.Thread) {
 	byName := map[string][]string{}
 	var names []string
 	left := len(threads)

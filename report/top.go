@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Order is the sort order of functions.
@@ -85,7 +86,7 @@ func (p *printer) recording(r *profile.Recording) {
 		if n := len(r.Processes) - 1; n > 0 {
 			head[0].text += fmt.Sprintf(" and %d %s", n, display.Plural(n, "child", "children"))
 		}
-		if s.Runtime != (profile.Runtime{}) {
+		if s.Runtime != (snapshot.Runtime{}) {
 			head = append(head, cell{RuntimeText(&s.Runtime), plain})
 		}
 	}
@@ -151,7 +152,7 @@ var eventTitles = [len(profile.Modes)][2]string{
 // events prints the events with the largest weights.
 func (p *printer) events(r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	all := slices.DeleteFunc(slices.Clone(t.Functions), func(f profile.FunctionTotal) bool {
-		return r.Functions[f.Function].Kind != profile.Event || f.Self.All().Samples == 0 // a lock is no leaf
+		return r.Functions[f.Function].Kind != snapshot.Event || f.Self.All().Samples == 0 // a lock is no leaf
 	})
 	rows, left := hottest(all, &TopOptions{Rows: o.Rows})
 	c := newAmounts(r, t, o.wide(eventRateWide), o.wide(eventRateWide), "%")
@@ -240,8 +241,8 @@ func (p *printer) modeSummary(r, whole *profile.Recording, t *profile.Totals) {
 		out = append(out, cell{fmt.Sprintf("running %.1f %%, waiting %.1f %%",
 			100*t.Share(t.All[profile.Running].Weight), 100*t.Share(t.All[profile.Waiting].Weight)), plain})
 	}
-	for _, origin := range []profile.Origin{
-		profile.OfUser, profile.OfPackage, profile.OfFramework, profile.OfNative, profile.OfKernel,
+	for _, origin := range []snapshot.Origin{
+		snapshot.OfUser, snapshot.OfPackage, snapshot.OfFramework, snapshot.OfNative, snapshot.OfKernel,
 	} {
 		if part := t.Origins[origin]; part != nil && part.All().Weight > 0 {
 			text := fmt.Sprintf("%s %.1f %%", originNames[origin], 100*t.Share(part.All().Weight))
@@ -255,9 +256,9 @@ func (p *printer) modeSummary(r, whole *profile.Recording, t *profile.Totals) {
 	p.parts(append(out, cell{samples, dim})...)
 }
 
-var originNames = map[profile.Origin]string{
-	profile.OfUser: "user code", profile.OfPackage: "packages", profile.OfFramework: "framework",
-	profile.OfNative: "native", profile.OfKernel: "kernel",
+var originNames = map[snapshot.Origin]string{
+	snapshot.OfUser: "user code", snapshot.OfPackage: "packages", snapshot.OfFramework: "framework",
+	snapshot.OfNative: "native", snapshot.OfKernel: "kernel",
 }
 
 // functions prints the hottest functions.
@@ -290,7 +291,7 @@ func (p *printer) functions(r *profile.Recording, t *profile.Totals, o *TopOptio
 func methods(r *profile.Recording, all []profile.FunctionTotal) []profile.FunctionTotal {
 	var out []profile.FunctionTotal
 	for _, f := range all {
-		if r.Functions[f.Function].Kind != profile.Event {
+		if r.Functions[f.Function].Kind != snapshot.Event {
 			f.Self, f.SelfVariance = f.Direct, f.DirectVariance
 			out = append(out, f)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // only returns a function that selects one mode of a recording.
@@ -31,7 +32,7 @@ func TestTop(t *testing.T) {
 		}
 	}
 	children := func(r *profile.Recording) *profile.Recording {
-		r.Processes = append(r.Processes, profile.Process{PID: 5001}, profile.Process{PID: 5002})
+		r.Processes = append(r.Processes, snapshot.Process{PID: 5001}, snapshot.Process{PID: 5002})
 		r.Threads[1].Process = 2
 		return r
 	}

@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TopJSON writes what Top shows as one JSON document and a newline. Of the options,
@@ -98,12 +99,12 @@ type jsonModeTotals struct {
 	Total    jsonAmount     `json:"total"`
 
 	// Of each of these, only the field for the unit is set.
-	IncompleteSeconds float64                    `json:"incompleteSeconds,omitempty"`
-	IncompleteBytes   int64                      `json:"incompleteBytes,omitempty"`
-	IncompleteCount   int64                      `json:"incompleteCount,omitempty"`
-	OriginSeconds     map[profile.Origin]float64 `json:"originSeconds,omitzero"`
-	OriginBytes       map[profile.Origin]int64   `json:"originBytes,omitzero"`
-	OriginCount       map[profile.Origin]int64   `json:"originCount,omitzero"`
+	IncompleteSeconds float64                     `json:"incompleteSeconds,omitempty"`
+	IncompleteBytes   int64                       `json:"incompleteBytes,omitempty"`
+	IncompleteCount   int64                       `json:"incompleteCount,omitempty"`
+	OriginSeconds     map[snapshot.Origin]float64 `json:"originSeconds,omitzero"`
+	OriginBytes       map[snapshot.Origin]int64   `json:"originBytes,omitzero"`
+	OriginCount       map[snapshot.Origin]int64   `json:"originCount,omitzero"`
 }
 
 // jsonAmount is a profile.Part. One of Seconds, Bytes and Count is set, depending on the unit.
@@ -125,13 +126,13 @@ type jsonAmount struct {
 }
 
 type jsonFunction struct {
-	Kind      profile.Kind   `json:"kind"`
-	Origin    profile.Origin `json:"origin"`
-	Method    string         `json:"method,omitempty"`
-	Display   string         `json:"display,omitempty"`
-	Signature string         `json:"signature,omitempty"`
-	Module    string         `json:"module,omitempty"`
-	Fate      string         `json:"fate,omitempty"`
+	Kind      snapshot.Kind   `json:"kind"`
+	Origin    snapshot.Origin `json:"origin"`
+	Method    string          `json:"method,omitempty"`
+	Display   string          `json:"display,omitempty"`
+	Signature string          `json:"signature,omitempty"`
+	Module    string          `json:"module,omitempty"`
+	Fate      string          `json:"fate,omitempty"`
 }
 
 type jsonFunctionTop struct {
@@ -155,8 +156,8 @@ type jsonThreadTop struct {
 
 // jsonIdle is a profile.IdleTotal.
 type jsonIdle struct {
-	Kind  profile.Idle `json:"kind"`
-	Total jsonAmount   `json:"total"`
+	Kind  snapshot.Idle `json:"kind"`
+	Total jsonAmount    `json:"total"`
 }
 
 // idleByThread sums up a mode's samples of idle threads by thread, as an index in Recording.Threads.
@@ -244,8 +245,8 @@ func jsonTotalsOf(r *profile.Recording, t *profile.Totals) jsonModeTotals {
 	return out
 }
 
-func originWeights[T any](t *profile.Totals, as func(int64) T) map[profile.Origin]T {
-	out := map[profile.Origin]T{}
+func originWeights[T any](t *profile.Totals, as func(int64) T) map[snapshot.Origin]T {
+	out := map[snapshot.Origin]T{}
 	for o, part := range t.Origins {
 		out[o] = as(part.All().Weight)
 	}

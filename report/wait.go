@@ -7,52 +7,52 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // verbs name each kind of wait as a thread's action; "%s" stands for the object.
-var verbs = map[profile.WaitKind]string{
-	profile.MonitorEnter:    "waits to enter Monitor of %s",
-	profile.MonitorWait:     "waits in Monitor.Wait of %s",
-	profile.LockEnter:       "waits to enter %s",
-	profile.SpinLockEnter:   "spins to enter %s",
-	profile.ReadLock:        "waits to read under %s",
-	profile.UpgradeableLock: "waits to read, upgradeable, under %s",
-	profile.WriteLock:       "waits to write under %s",
-	profile.SemaphoreWait:   "waits for %s",
-	profile.EventWait:       "waits for %s",
-	profile.CountdownWait:   "waits for %s",
-	profile.BarrierWait:     "waits at %s",
-	profile.CollectionTake:  "waits to take from %s",
-	profile.CollectionAdd:   "waits to add to %s",
-	profile.TaskWait:        "waits for %s",
-	profile.TaskWaitAll:     "waits for %s",
-	profile.TaskWaitAny:     "waits for %s",
-	profile.ThreadJoin:      "waits for the end of %s",
-	profile.ThreadSleep:     "sleeps",
-	profile.HandleOne:       "waits for %s",
-	profile.HandleAny:       "waits for any of several handles",
-	profile.HandleAll:       "waits for all of several handles",
-	profile.WaitRuntime:     "waits for the static constructor of %s",
+var verbs = map[snapshot.WaitKind]string{
+	snapshot.MonitorEnter:    "waits to enter Monitor of %s",
+	snapshot.MonitorWait:     "waits in Monitor.Wait of %s",
+	snapshot.LockEnter:       "waits to enter %s",
+	snapshot.SpinLockEnter:   "spins to enter %s",
+	snapshot.ReadLock:        "waits to read under %s",
+	snapshot.UpgradeableLock: "waits to read, upgradeable, under %s",
+	snapshot.WriteLock:       "waits to write under %s",
+	snapshot.SemaphoreWait:   "waits for %s",
+	snapshot.EventWait:       "waits for %s",
+	snapshot.CountdownWait:   "waits for %s",
+	snapshot.BarrierWait:     "waits at %s",
+	snapshot.CollectionTake:  "waits to take from %s",
+	snapshot.CollectionAdd:   "waits to add to %s",
+	snapshot.TaskWait:        "waits for %s",
+	snapshot.TaskWaitAll:     "waits for %s",
+	snapshot.TaskWaitAny:     "waits for %s",
+	snapshot.ThreadJoin:      "waits for the end of %s",
+	snapshot.ThreadSleep:     "sleeps",
+	snapshot.HandleOne:       "waits for %s",
+	snapshot.HandleAny:       "waits for any of several handles",
+	snapshot.HandleAll:       "waits for all of several handles",
+	snapshot.WaitRuntime:     "waits for the static constructor of %s",
 }
 
 // waitText describes a thread's wait, on one line; "" if not known.
-func waitText(w *profile.Wait) string {
+func waitText(w *snapshot.Wait) string {
 	if w == nil {
 		return ""
 	}
 	verb := verbs[w.Kind]
 	switch {
-	case w.Kind == profile.WaitIO && strings.Contains(w.Target, " "):
+	case w.Kind == snapshot.WaitIO && strings.Contains(w.Target, " "):
 		return display.Clean(w.Target)
-	case verb == "" || w.Kind == profile.WaitRuntime && w.Type == "":
+	case verb == "" || w.Kind == snapshot.WaitRuntime && w.Type == "":
 		return ""
 	}
 	text := strings.Replace(verb, "%s", thing(w), 1)
-	if w.Owner != nil && w.Kind == profile.HandleAll {
+	if w.Owner != nil && w.Kind == snapshot.HandleAll {
 		text += ", among them " + thing(w)
 	}
-	if w.Owner != nil && w.Kind != profile.ThreadJoin {
+	if w.Owner != nil && w.Kind != snapshot.ThreadJoin {
 		text += " " + hasIt(w) + " " + threadText(w.Owner)
 		if w.Recursion > 1 {
 			text += fmt.Sprintf(" %d times", w.Recursion)
@@ -70,7 +70,7 @@ func waitText(w *profile.Wait) string {
 }
 
 // tasksText names the first of several awaited tasks, and the threads that run them.
-func tasksText(w *profile.Wait) string {
+func tasksText(w *snapshot.Wait) string {
 	const most = 3
 	var words []string
 	for i := range w.Tasks[:min(most, len(w.Tasks))] {
@@ -91,10 +91,10 @@ func tasksText(w *profile.Wait) string {
 }
 
 // waitingText is waitText for use after a name: "waiting to enter Lock 0x7f…".
-func waitingText(w *profile.Wait) string {
+func waitingText(w *snapshot.Wait) string {
 	text := waitText(w)
 	switch verb, rest, _ := strings.Cut(text, " "); {
-	case w.Kind == profile.WaitIO && w.Target != "":
+	case w.Kind == snapshot.WaitIO && w.Target != "":
 		return "waiting for " + display.Clean(w.Target)
 	case verb == "waits":
 		return "waiting " + rest
@@ -107,27 +107,27 @@ func waitingText(w *profile.Wait) string {
 }
 
 // hasIt names the owner's relation to the awaited object; the owner's name follows.
-func hasIt(w *profile.Wait) string {
+func hasIt(w *snapshot.Wait) string {
 	switch {
-	case w.Kind == profile.TaskWait && w.Detail != "Running":
+	case w.Kind == snapshot.TaskWait && w.Detail != "Running":
 		return "which depends on"
-	case w.Kind == profile.TaskWait || w.Kind == profile.WaitRuntime:
+	case w.Kind == snapshot.TaskWait || w.Kind == snapshot.WaitRuntime:
 		return "run by"
 	}
 	return "held by"
 }
 
 // held describes the holding of a lock; "%s" stands for the object.
-var held = map[profile.WaitKind]string{
-	profile.MonitorEnter:    "holds Monitor of %s",
-	profile.LockEnter:       "holds %s",
-	profile.UpgradeableLock: "holds %s, to read, upgradeable",
-	profile.WriteLock:       "holds %s, to write",
-	profile.HandleOne:       "holds %s",
+var held = map[snapshot.WaitKind]string{
+	snapshot.MonitorEnter:    "holds Monitor of %s",
+	snapshot.LockEnter:       "holds %s",
+	snapshot.UpgradeableLock: "holds %s, to read, upgradeable",
+	snapshot.WriteLock:       "holds %s, to write",
+	snapshot.HandleOne:       "holds %s",
 }
 
 // holdText describes a thread's hold, on one line.
-func holdText(w *profile.Wait) string {
+func holdText(w *snapshot.Wait) string {
 	text := strings.Replace(held[w.Kind], "%s", thing(w), 1)
 	if w.Recursion > 1 {
 		text += fmt.Sprintf(" %d times", w.Recursion)
@@ -149,9 +149,9 @@ func holdText(w *profile.Wait) string {
 }
 
 // thing names the awaited object.
-func thing(w *profile.Wait) string {
+func thing(w *snapshot.Wait) string {
 	switch {
-	case w.Kind == profile.ThreadJoin && w.Owner != nil:
+	case w.Kind == snapshot.ThreadJoin && w.Owner != nil:
 		return "thread " + threadText(w.Owner)
 	case w.Type == "":
 		return display.Things[w.Kind]
@@ -173,7 +173,7 @@ func thing(w *profile.Wait) string {
 	return s
 }
 
-func threadText(t *profile.ThreadRef) string {
+func threadText(t *snapshot.ThreadRef) string {
 	switch {
 	case t.OSThreadID == 0:
 		return "a thread that has ended"
@@ -184,9 +184,9 @@ func threadText(t *profile.ThreadRef) string {
 }
 
 // waitNotes are the notes in brackets.
-func waitNotes(w *profile.Wait) string {
+func waitNotes(w *snapshot.Wait) string {
 	var notes []string
-	if w.Detail != "" && w.Kind != profile.WaitRuntime {
+	if w.Detail != "" && w.Kind != snapshot.WaitRuntime {
 		notes = append(notes, display.Clean(w.Detail))
 	}
 	if w.Waiters > 1 {

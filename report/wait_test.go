@@ -4,53 +4,54 @@ import (
 	"testing"
 	"time"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func TestWaitText(t *testing.T) {
-	owner := &profile.ThreadRef{OSThreadID: 4251, ManagedThreadID: 6, Name: "orders-2"}
-	for want, w := range map[string]*profile.Wait{
+	owner := &snapshot.ThreadRef{OSThreadID: 4251, ManagedThreadID: 6, Name: "orders-2"}
+	for want, w := range map[string]*snapshot.Wait{
 		"waits to enter Monitor of Shop.Order 0x7f10 held by orders-2 (4251) 3 times (5 waiters)": {
-			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 3, Waiters: 5,
-			Timeout: profile.Forever, Certain: true,
+			Kind: snapshot.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 3, Waiters: 5,
+			Timeout: snapshot.Forever, Certain: true,
 		},
 		"waits in Monitor.Wait of Shop.Order 0x7f10 (at most 30 s)": {
-			Kind: profile.MonitorWait, Type: "Shop.Order", Object: 0x7f10, Waiters: 1, Timeout: 30 * time.Second,
+			Kind: snapshot.MonitorWait, Type: "Shop.Order", Object: 0x7f10, Waiters: 1, Timeout: 30 * time.Second,
 			Certain: true,
 		},
 		"waits to enter Lock 0x7f10 (uncertain)": {
-			Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
+			Kind: snapshot.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
 		},
 		"waits for async Shop.Orders.Load 0x7f10 (WaitingForActivation)": {
-			Kind: profile.TaskWait, Type: "AsyncStateMachineBox<Shop.Orders.Load>", Object: 0x7f10,
+			Kind: snapshot.TaskWait, Type: "AsyncStateMachineBox<Shop.Orders.Load>", Object: 0x7f10,
 			Method: "Shop.Orders.Load", Detail: "WaitingForActivation", Certain: true,
 		},
 		"waits for the end of thread orders-2 (4251)": {
-			Kind: profile.ThreadJoin, Type: "System.Threading.Thread", Object: 0x7f10, Owner: owner, Certain: true,
+			Kind: snapshot.ThreadJoin, Type: "System.Threading.Thread", Object: 0x7f10, Owner: owner, Certain: true,
 		},
 		"waits to enter Monitor of Shop.Order 0x7f10 held by a thread that has ended": {
-			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: &profile.ThreadRef{}, Certain: true,
+			Kind: snapshot.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: &snapshot.ThreadRef{},
+			Certain: true,
 		},
 		"waits to enter Monitor of StockLedger._gate 0x7f10 held by orders-2 (4251)": {
-			Kind: profile.MonitorEnter, Type: "object", Object: 0x7f10, Field: "Shop.Storage.StockLedger._gate",
+			Kind: snapshot.MonitorEnter, Type: "object", Object: 0x7f10, Field: "Shop.Storage.StockLedger._gate",
 			Owner: owner, Certain: true,
 		},
 		"waits for SemaphoreSlim 0x7f10 (Cache<String>._gate) (2 waiters)": {
-			Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10, Waiters: 2,
+			Kind: snapshot.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10, Waiters: 2,
 			Certain: true, Field: "Shop.Cache<System.String>._gate",
 		},
 		"waits to enter Monitor of Shop.Order 0x7f10 (variable evil\\x1b of Ledger)": {
-			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Field: "variable evil\x1b of Shop.Ledger",
+			Kind: snapshot.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Field: "variable evil\x1b of Shop.Ledger",
 			Certain: true,
 		},
 		"waits for a SemaphoreSlim": {
-			Kind: profile.SemaphoreWait, Certain: true,
+			Kind: snapshot.SemaphoreWait, Certain: true,
 		},
-		"waits to enter Monitor of Evil\\x1b 0x1": {Kind: profile.MonitorEnter, Type: "Evil\x1b", Object: 1,
+		"waits to enter Monitor of Evil\\x1b 0x1": {Kind: snapshot.MonitorEnter, Type: "Evil\x1b", Object: 1,
 			Certain: true},
-		"sleeps": {Kind: profile.ThreadSleep, Timeout: profile.Forever, Certain: true},
+		"sleeps": {Kind: snapshot.ThreadSleep, Timeout: snapshot.Forever, Certain: true},
 		"recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established": {
-			Kind: profile.WaitIO, Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established", Certain: true,
+			Kind: snapshot.WaitIO, Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established", Certain: true,
 		},
 		"": nil,
 	} {
@@ -61,20 +62,20 @@ func TestWaitText(t *testing.T) {
 }
 
 func TestHoldText(t *testing.T) {
-	for want, w := range map[string]profile.Wait{
+	for want, w := range map[string]snapshot.Wait{
 		"holds Monitor of Shop.Order 0x7f10 3 times (5 waiters)": {
-			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 3, Waiters: 5, Certain: true,
+			Kind: snapshot.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 3, Waiters: 5, Certain: true,
 		},
 		"holds Lock 0x7f10 (Ledger._gate) (1 waiter)": {
-			Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Field: "Shop.Ledger._gate",
+			Kind: snapshot.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Field: "Shop.Ledger._gate",
 			Waiters: 1, Certain: true,
 		},
-		"holds Lock 0x7f10 (1 waiter)": {Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
+		"holds Lock 0x7f10 (1 waiter)": {Kind: snapshot.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
 			Waiters: 1, Certain: true},
 		"holds ReaderWriterLockSlim 0x7f10, to write": {
-			Kind: profile.WriteLock, Type: "System.Threading.ReaderWriterLockSlim", Object: 0x7f10, Certain: true,
+			Kind: snapshot.WriteLock, Type: "System.Threading.ReaderWriterLockSlim", Object: 0x7f10, Certain: true,
 		},
-		"holds Lock 0x7f10 (1 waiter, uncertain)": {Kind: profile.LockEnter, Type: "System.Threading.Lock",
+		"holds Lock 0x7f10 (1 waiter, uncertain)": {Kind: snapshot.LockEnter, Type: "System.Threading.Lock",
 			Object: 0x7f10, Waiters: 1},
 	} {
 		if got := holdText(&w); got != want {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // WaitGraphOptions are the options of WaitGraph. The zero value works.
@@ -20,7 +20,7 @@ type WaitGraphOptions struct {
 
 // WaitGraph writes for people who waits for whom in a snapshot: deadlocks, then what threads wait for, the most
 // harmful first. The frames shown are the program's own code.
-func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGraphOptions) error {
+func WaitGraph(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph, o WaitGraphOptions) error {
 	p := &graphPrinter{printer: printer{w: bufio.NewWriterSize(w, 64<<10), o: o.Text}, s: s, g: g, all: o.All}
 	p.process(s)
 	for i := range g.Deadlocks {
@@ -48,10 +48,10 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 }
 
 // changing says how many threads' waits changed at each look; "": none.
-func changing(s *profile.Snapshot) string {
+func changing(s *snapshot.Snapshot) string {
 	n := 0
 	for i := range s.Threads {
-		if w := s.Threads[i].Wait; w != nil && !w.Certain && profile.LockKindOf(w) != "" {
+		if w := s.Threads[i].Wait; w != nil && !w.Certain && snapshot.LockKindOf(w) != "" {
 			n++
 		}
 	}
@@ -64,18 +64,18 @@ func changing(s *profile.Snapshot) string {
 // graphPrinter writes a WaitGraph.
 type graphPrinter struct {
 	printer
-	s   *profile.Snapshot
-	g   *profile.WaitGraph
+	s   *snapshot.Snapshot
+	g   *snapshot.WaitGraph
 	all bool
 }
 
 // DeadlockText says in one sentence who waits for whom in a deadlock.
-func DeadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
+func DeadlockText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
 	text := "Deadlock: "
 	switch {
 	case !d.Certain:
 		text = "Possible deadlock, not certain: "
-	case d.Timeout == profile.Forever:
+	case d.Timeout == snapshot.Forever:
 	case d.Ended:
 		text = "Abandoned lock: "
 	default:
@@ -101,30 +101,30 @@ func DeadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 }
 
 // threadName names a thread of a snapshot: "orders-1 (4250)".
-func threadName(s *profile.Snapshot, i int) string {
+func threadName(s *snapshot.Snapshot, i int) string {
 	t := &s.Threads[i]
-	return threadText(&profile.ThreadRef{OSThreadID: t.OSThreadID, Name: t.Name})
+	return threadText(&snapshot.ThreadRef{OSThreadID: t.OSThreadID, Name: t.Name})
 }
 
 // lockText names the object of a wait, in a sentence: "Shop.Order 0x7f10".
-func lockText(w *profile.Wait) string {
+func lockText(w *snapshot.Wait) string {
 	switch w.Kind {
-	case profile.ThreadJoin:
+	case snapshot.ThreadJoin:
 		return "the end"
-	case profile.WaitRuntime:
+	case snapshot.WaitRuntime:
 		return "the static constructor of " + display.Clean(display.ShortType(w.Type))
 	}
 	return thing(w)
 }
 
 // heldText says, after a wait, who holds the awaited object.
-func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
+func heldText(s *snapshot.Snapshot, w *snapshot.Wait, owner int) string {
 	if t := taskOf(w, s.Threads[owner].OSThreadID); t != nil {
 		return fmt.Sprintf(verbs[w.Kind], lockText(w)) + ", among them " + thing(t) + ", " + hasIt(t) + " " +
 			threadName(s, owner)
 	}
 	switch {
-	case w.Kind == profile.ThreadJoin:
+	case w.Kind == snapshot.ThreadJoin:
 		return "waits for the end of " + threadName(s, owner)
 	case isBehind(s, w, owner):
 		return fmt.Sprintf(verbs[w.Kind], lockText(w)) + ", behind " + threadName(s, owner)
@@ -135,7 +135,7 @@ func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
 }
 
 // taskOf returns the task of a wait that a thread runs; nil: none.
-func taskOf(w *profile.Wait, thread int) *profile.Wait {
+func taskOf(w *snapshot.Wait, thread int) *snapshot.Wait {
 	for i := range w.Tasks {
 		if o := w.Tasks[i].Owner; o != nil && o.OSThreadID == thread {
 			return &w.Tasks[i]
@@ -145,14 +145,14 @@ func taskOf(w *profile.Wait, thread int) *profile.Wait {
 }
 
 // isBehind reports whether a reader waits for a thread that waits to write.
-func isBehind(s *profile.Snapshot, w *profile.Wait, writer int) bool {
-	return slices.ContainsFunc(w.Behind, func(r profile.ThreadRef) bool {
+func isBehind(s *snapshot.Snapshot, w *snapshot.Wait, writer int) bool {
+	return slices.ContainsFunc(w.Behind, func(r snapshot.ThreadRef) bool {
 		return r.OSThreadID == s.Threads[writer].OSThreadID
 	})
 }
 
 // circleText tells a simple circle: "a holds X and waits for Y, held by b, which waits for X, held by a".
-func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
+func circleText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
 	first, last := d.Threads[0], d.Threads[len(d.Threads)-1]
 	var b strings.Builder
 	b.WriteString(threadName(s, first))
@@ -173,16 +173,16 @@ func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
 }
 
 // isHeld reports whether a wait is for an object that the owner holds.
-func isHeld(w *profile.Wait) bool {
+func isHeld(w *snapshot.Wait) bool {
 	switch w.Kind {
-	case profile.ThreadJoin, profile.WaitRuntime:
+	case snapshot.ThreadJoin, snapshot.WaitRuntime:
 		return false
 	}
 	return !w.Kind.OfTasks()
 }
 
 // tangleText says what each member waits for.
-func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
+func tangleText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
 	var parts []string
 	member := map[int]int{} // indices by ids
 	for _, t := range d.Threads {
@@ -192,7 +192,7 @@ func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
 		w := s.Threads[t].Wait
 		refs := slices.Concat(w.Readers, w.Behind)
 		if w.Owner != nil {
-			refs = append([]profile.ThreadRef{*w.Owner}, refs...)
+			refs = append([]snapshot.ThreadRef{*w.Owner}, refs...)
 		}
 		for k := range w.Tasks {
 			if o := w.Tasks[k].Owner; o != nil {
@@ -214,7 +214,7 @@ func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
 }
 
 // endedText tells who waits for a lock whose owner has ended.
-func endedText(s *profile.Snapshot, d *profile.Deadlock) string {
+func endedText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
 	const most = 3
 	var names []string
 	for _, t := range d.Threads[:min(most, len(d.Threads))] {
@@ -241,9 +241,9 @@ func endedText(s *profile.Snapshot, d *profile.Deadlock) string {
 }
 
 // deadlock prints a deadlock: a sentence, and each member's waits.
-func (p *graphPrinter) deadlock(d *profile.Deadlock) {
+func (p *graphPrinter) deadlock(d *snapshot.Deadlock) {
 	st := red
-	if !d.Certain || d.Timeout != profile.Forever {
+	if !d.Certain || d.Timeout != snapshot.Forever {
 		st = yellow
 	}
 	p.wrapped(st, DeadlockText(p.s, d))
@@ -259,7 +259,7 @@ func (p *graphPrinter) deadlock(d *profile.Deadlock) {
 		p.end()
 	}
 	if n := len(d.Victims); n > 0 {
-		threads := make([]*profile.Thread, n)
+		threads := make([]*snapshot.Thread, n)
 		for i, v := range d.Victims {
 			threads[i] = &p.s.Threads[v]
 		}
@@ -290,7 +290,7 @@ func (p *graphPrinter) member(i int) {
 }
 
 // where prints a thread's frames of the program's own code.
-func (p *graphPrinter) where(t *profile.Thread, indent int) {
+func (p *graphPrinter) where(t *snapshot.Thread, indent int) {
 	for _, f := range ownFrames(t, shownFrames) {
 		p.text(strings.Repeat(" ", indent))
 		p.managed(f, indent)
@@ -300,22 +300,22 @@ func (p *graphPrinter) where(t *profile.Thread, indent int) {
 
 // ownFrames returns the frames nearest to the leaf that are the program's own code. If there are none, ownFrames
 // returns the first frame of a package, or the first managed frame outside the wait's own frames.
-func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
-	var other, any, waits *profile.Frame
-	var buf []profile.Frame
+func ownFrames(t *snapshot.Thread, most int) (out []*snapshot.Frame) {
+	var other, any, waits *snapshot.Frame
+	var buf []snapshot.Frame
 	frames := t.Stack(&buf)
-	primitive := profile.PrimitiveOf(frames).Outer
+	primitive := snapshot.PrimitiveOf(frames).Outer
 	for i := range frames {
 		f := &frames[i]
-		if f.Kind != profile.Managed {
+		if f.Kind != snapshot.Managed {
 			continue
 		}
 		switch f.Origin() {
-		case profile.OfUser:
+		case snapshot.OfUser:
 			if len(out) < most {
 				out = append(out, f)
 			}
-		case profile.OfPackage:
+		case snapshot.OfPackage:
 			other = first(other, f)
 		}
 		if waits = first(waits, f); i > primitive {
@@ -330,7 +330,7 @@ func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
 	return out
 }
 
-func first(a, b *profile.Frame) *profile.Frame {
+func first(a, b *snapshot.Frame) *snapshot.Frame {
 	if a != nil {
 		return a
 	}
@@ -339,7 +339,7 @@ func first(a, b *profile.Frame) *profile.Frame {
 
 // states prints what threads wait for: locks first.
 func (p *graphPrinter) states() {
-	var locks, others, ends, held []*profile.LockState
+	var locks, others, ends, held []*snapshot.LockState
 	for i := range p.g.Locks {
 		switch l := &p.g.Locks[i]; {
 		case len(l.Waiters) == 0:
@@ -362,11 +362,11 @@ func (p *graphPrinter) states() {
 
 // isEnd reports whether the only waiter is the idle main thread of a program with an asynchronous Main: this thread
 // waits as long as the program runs.
-func isEnd(s *profile.Snapshot, l *profile.LockState) bool {
-	return len(l.Waiters) == 1 && l.Blocked <= 1 && s.Threads[l.Waiters[0].Thread].Idle() == profile.IdleMain
+func isEnd(s *snapshot.Snapshot, l *snapshot.LockState) bool {
+	return len(l.Waiters) == 1 && l.Blocked <= 1 && s.Threads[l.Waiters[0].Thread].Idle() == snapshot.IdleMain
 }
 
-func (p *graphPrinter) section(title string, list []*profile.LockState) {
+func (p *graphPrinter) section(title string, list []*snapshot.LockState) {
 	if len(list) == 0 {
 		return
 	}
@@ -379,10 +379,10 @@ func (p *graphPrinter) section(title string, list []*profile.LockState) {
 }
 
 // state prints a lock, its owner and its waiters.
-func (p *graphPrinter) state(l *profile.LockState) {
+func (p *graphPrinter) state(l *snapshot.LockState) {
 	p.text("  ")
 	p.paint(bold, stateName(l))
-	if l.Owner != nil && l.Kind != profile.ThreadLock {
+	if l.Owner != nil && l.Kind != snapshot.ThreadLock {
 		p.property(plain, ownerText(l))
 	}
 	if len(l.Readers) > 0 {
@@ -416,7 +416,7 @@ func (p *graphPrinter) state(l *profile.LockState) {
 }
 
 // holder prints the place of a permit's holder.
-func (p *graphPrinter) holder(of profile.Party) {
+func (p *graphPrinter) holder(of snapshot.Party) {
 	if of.Thread >= 0 {
 		p.where(&p.s.Threads[of.Thread], 6)
 		return
@@ -425,10 +425,10 @@ func (p *graphPrinter) holder(of profile.Party) {
 }
 
 // waiter prints a thread that waits for a lock, and the thread's first frame of own code.
-func (p *graphPrinter) waiter(l *profile.LockState, w *profile.Waiter) {
+func (p *graphPrinter) waiter(l *snapshot.LockState, w *snapshot.Waiter) {
 	p.text("    " + threadName(p.s, w.Thread) + " waits")
 	var notes []string
-	if k := w.Wait.Kind; l.Kind == profile.ReaderWriterLock || k == profile.MonitorWait {
+	if k := w.Wait.Kind; l.Kind == snapshot.ReaderWriterLock || k == snapshot.MonitorWait {
 		notes = append(notes, string(k))
 	}
 	if w.Wait.Timeout > 0 {
@@ -452,7 +452,7 @@ func (p *graphPrinter) waiter(l *profile.LockState, w *profile.Waiter) {
 	}
 }
 
-func (p *graphPrinter) thread(id int) *profile.Thread {
+func (p *graphPrinter) thread(id int) *snapshot.Thread {
 	for i := range p.s.Threads {
 		if t := &p.s.Threads[i]; t.OSThreadID == id && id != 0 {
 			return t
@@ -462,12 +462,12 @@ func (p *graphPrinter) thread(id int) *profile.Thread {
 }
 
 // stateName names a lock: "Monitor of Shop.Order 0x7f10".
-func stateName(l *profile.LockState) string {
+func stateName(l *snapshot.LockState) string {
 	name := lockText(stateWait(l))
 	switch l.Kind {
-	case profile.MonitorLock:
+	case snapshot.MonitorLock:
 		return "Monitor of " + name
-	case profile.ThreadLock:
+	case snapshot.ThreadLock:
 		if l.Owner == nil {
 			return "the end of a thread"
 		}
@@ -477,28 +477,28 @@ func stateName(l *profile.LockState) string {
 }
 
 // stateWait is a wait for a lock, made to name the lock.
-func stateWait(l *profile.LockState) *profile.Wait {
-	w := &profile.Wait{Object: l.Object, Type: l.Type, Of: l.Of, Field: l.Field, Method: l.Method}
+func stateWait(l *snapshot.LockState) *snapshot.Wait {
+	w := &snapshot.Wait{Object: l.Object, Type: l.Type, Of: l.Of, Field: l.Field, Method: l.Method}
 	switch {
-	case l.Kind == profile.StaticConstructor:
-		w.Kind = profile.WaitRuntime
+	case l.Kind == snapshot.StaticConstructor:
+		w.Kind = snapshot.WaitRuntime
 	case len(l.Waiters) > 0:
 		w.Kind = l.Waiters[0].Wait.Kind
-	case l.Kind == profile.MonitorLock:
-		w.Kind = profile.MonitorEnter
+	case l.Kind == snapshot.MonitorLock:
+		w.Kind = snapshot.MonitorEnter
 	}
 	return w
 }
 
-func ownerText(l *profile.LockState) string {
+func ownerText(l *snapshot.LockState) string {
 	return certainOwnerText(l) + doubt(l.Certain)
 }
 
-func certainOwnerText(l *profile.LockState) string {
+func certainOwnerText(l *snapshot.LockState) string {
 	switch {
 	case l.Owner.OSThreadID == 0 && l.Ended():
 		return "held by a thread that has ended"
-	case l.Kind == profile.TaskLock || l.Kind == profile.StaticConstructor:
+	case l.Kind == snapshot.TaskLock || l.Kind == snapshot.StaticConstructor:
 		return hasIt(l.Waiters[0].Wait) + " " + threadText(l.Owner)
 	case l.Recursion > 1:
 		return "held by " + threadText(l.Owner) + fmt.Sprintf(" %d times", l.Recursion)
@@ -507,7 +507,7 @@ func certainOwnerText(l *profile.LockState) string {
 }
 
 // readersText names the threads that hold a lock to read.
-func readersText(l *profile.LockState) string {
+func readersText(l *snapshot.LockState) string {
 	const most = 4
 	var names []string
 	for i := range l.Readers[:min(most, len(l.Readers))] {
@@ -519,7 +519,7 @@ func readersText(l *profile.LockState) string {
 	return "read by " + strings.Join(names, ", ")
 }
 
-func stateNotes(l *profile.LockState) string {
+func stateNotes(l *snapshot.LockState) string {
 	var notes []string
 	if n := len(l.Waiters); n > 0 {
 		notes = append(notes, strconv.Itoa(n)+display.Plural(n, " waiter", " waiters"))
@@ -527,14 +527,14 @@ func stateNotes(l *profile.LockState) string {
 	if l.Blocked > len(l.Waiters) {
 		notes = append(notes, strconv.Itoa(l.Blocked)+" threads cannot go on")
 	}
-	if l.Detail != "" && l.Kind != profile.StaticConstructor {
+	if l.Detail != "" && l.Kind != snapshot.StaticConstructor {
 		notes = append(notes, display.Clean(l.Detail))
 	}
 	return strings.Join(notes, ", ")
 }
 
 // graphSummary is the last line.
-func graphSummary(s *profile.Snapshot, g *profile.WaitGraph) string {
+func graphSummary(s *snapshot.Snapshot, g *snapshot.WaitGraph) string {
 	locks, waited, held := 0, 0, 0
 	for i := range g.Locks {
 		switch l := &g.Locks[i]; {

@@ -13,96 +13,96 @@ import (
 	"time"
 
 	"clrsnap/internal/profiletest"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // orders is a snapshot with a deadlock of two threads and a victim, a circle with a timeout, a lock whose owner has
 // ended, a reader that blocks a writer, a semaphore, and hostile names.
-func orders() *profile.Snapshot {
-	s := &profile.Snapshot{
-		Process: profile.Process{
-			PID: 4242, Command: "dotnet Shop.dll", Runtime: profile.Runtime{Version: "10.0.14", Shape: "shared"},
+func orders() *snapshot.Snapshot {
+	s := &snapshot.Snapshot{
+		Process: snapshot.Process{
+			PID: 4242, Command: "dotnet Shop.dll", Runtime: snapshot.Runtime{Version: "10.0.14", Shape: "shared"},
 		},
 		CapturedAt: time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC),
 	}
-	add := func(name, method string, line int, w *profile.Wait, holds ...profile.Wait) {
+	add := func(name, method string, line int, w *snapshot.Wait, holds ...snapshot.Wait) {
 		id := 4250 + len(s.Threads)
-		s.Threads = append(s.Threads, profile.Thread{
+		s.Threads = append(s.Threads, snapshot.Thread{
 			OSThreadID: id, ManagedThreadID: id - 4240, ThreadID: uint64(0x5000 + id), Name: name,
 			State: "waiting (futex)", Wait: w, Holds: holds, Still: true, Complete: true,
-			Frames: []profile.Frame{
-				{Kind: profile.Native, Display: "pthread_cond_wait", Module: "libc.so.6"},
+			Frames: []snapshot.Frame{
+				{Kind: snapshot.Native, Display: "pthread_cond_wait", Module: "libc.so.6"},
 				{
-					Kind: profile.Managed, Method: "System.Threading.Monitor.Enter",
+					Kind: snapshot.Managed, Method: "System.Threading.Monitor.Enter",
 					Display: "System.Threading.Monitor.Enter", Signature: "(object)", Module: "System.Private.CoreLib",
 				},
 				{
-					Kind: profile.Managed, Method: method, Display: method,
+					Kind: snapshot.Managed, Method: method, Display: method,
 					Short: method[strings.Index(method, ".")+1:], Signature: "()", Module: "Shop",
-					Line: &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line},
+					Line: &snapshot.SourceLine{File: "/src/Shop/Orders.cs", Line: line},
 				},
 			},
 		})
 	}
-	ref := func(i int, name string) *profile.ThreadRef {
-		return &profile.ThreadRef{OSThreadID: 4250 + i, ManagedThreadID: 10 + i, Name: name}
+	ref := func(i int, name string) *snapshot.ThreadRef {
+		return &snapshot.ThreadRef{OSThreadID: 4250 + i, ManagedThreadID: 10 + i, Name: name}
 	}
-	wait := func(kind profile.WaitKind, object uint64, class string, owner *profile.ThreadRef) *profile.Wait {
-		return &profile.Wait{
-			Kind: kind, Object: object, Type: class, Owner: owner, Recursion: 1, Waiters: 1, Timeout: profile.Forever,
+	wait := func(kind snapshot.WaitKind, object uint64, class string, owner *snapshot.ThreadRef) *snapshot.Wait {
+		return &snapshot.Wait{
+			Kind: kind, Object: object, Type: class, Owner: owner, Recursion: 1, Waiters: 1, Timeout: snapshot.Forever,
 			Certain: true,
 		}
 	}
-	order := profile.Wait{Kind: profile.MonitorEnter, Object: 0x7f10, Type: "Shop.Order", Recursion: 1, Waiters: 2,
+	order := snapshot.Wait{Kind: snapshot.MonitorEnter, Object: 0x7f10, Type: "Shop.Order", Recursion: 1, Waiters: 2,
 		Certain: true}
 	add("orders-1", "Shop.Orders.Book", 41,
-		wait(profile.LockEnter, 0x7f20, "System.Threading.Lock", ref(1, "orders-2")), order)
-	add("orders-2", "Shop.Stock.Take", 12, wait(profile.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
-	add("web-1", "Shop.Web.Get", 7, wait(profile.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
-	timed := wait(profile.TaskWait, 0x7f30, "System.Threading.Tasks.Task", ref(4, "pool"))
+		wait(snapshot.LockEnter, 0x7f20, "System.Threading.Lock", ref(1, "orders-2")), order)
+	add("orders-2", "Shop.Stock.Take", 12, wait(snapshot.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
+	add("web-1", "Shop.Web.Get", 7, wait(snapshot.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
+	timed := wait(snapshot.TaskWait, 0x7f30, "System.Threading.Tasks.Task", ref(4, "pool"))
 	timed.Timeout, timed.Detail = 30*time.Second, "Running"
 	add("sync", "Shop.Sync.Run", 3, timed)
-	add("pool", "Shop.Sync.Load", 9, wait(profile.ThreadJoin, 0x7f40, "System.Threading.Thread", ref(3, "sync")))
-	add("late", "Shop.Late.Run", 5, wait(profile.MonitorEnter, 0x7f50, "Shop.Ledger\x1b[31m", &profile.ThreadRef{}))
-	writer := wait(profile.WriteLock, 0x7f60, "System.Threading.ReaderWriterLockSlim", nil)
-	writer.Readers, writer.Detail = []profile.ThreadRef{*ref(7, "reader")}, "1 reader"
+	add("pool", "Shop.Sync.Load", 9, wait(snapshot.ThreadJoin, 0x7f40, "System.Threading.Thread", ref(3, "sync")))
+	add("late", "Shop.Late.Run", 5, wait(snapshot.MonitorEnter, 0x7f50, "Shop.Ledger\x1b[31m", &snapshot.ThreadRef{}))
+	writer := wait(snapshot.WriteLock, 0x7f60, "System.Threading.ReaderWriterLockSlim", nil)
+	writer.Readers, writer.Detail = []snapshot.ThreadRef{*ref(7, "reader")}, "1 reader"
 	add("writer", "Shop.Table.Write", 30, writer)
-	static := wait(profile.WaitRuntime, 0, "Shop.Config", ref(6, "writer"))
+	static := wait(snapshot.WaitRuntime, 0, "Shop.Config", ref(6, "writer"))
 	static.Detail = "static constructor"
 	add("reader", "Shop.Table.Read", 20, static)
 	for i := range 6 {
-		w := wait(profile.SemaphoreWait, 0x7f70, "System.Threading.SemaphoreSlim", nil)
+		w := wait(snapshot.SemaphoreWait, 0x7f70, "System.Threading.SemaphoreSlim", nil)
 		w.Detail = "count 0"
 		add(fmt.Sprintf("call-%d<b>", i), "Shop.Client.Call", 77, w)
 	}
-	add("idle", "Shop.Main", 1, &profile.Wait{Kind: profile.ThreadSleep, Certain: true})
-	ledger := profile.Wait{Kind: profile.LockEnter, Object: 0x7f80, Type: "System.Threading.Lock", Recursion: 1,
+	add("idle", "Shop.Main", 1, &snapshot.Wait{Kind: snapshot.ThreadSleep, Certain: true})
+	ledger := snapshot.Wait{Kind: snapshot.LockEnter, Object: 0x7f80, Type: "System.Threading.Lock", Recursion: 1,
 		Certain: true}
-	permit := wait(profile.SemaphoreWait, 0x7f90, "System.Threading.SemaphoreSlim", nil)
+	permit := wait(snapshot.SemaphoreWait, 0x7f90, "System.Threading.SemaphoreSlim", nil)
 	permit.Detail = "count 0"
 	add("refund", "Shop.Pay.Refund", 61, permit, ledger)
-	add("capture", "Shop.Pay.Book", 55, wait(profile.LockEnter, 0x7f80, "System.Threading.Lock", ref(15, "refund")))
-	add("browse", "Shop.Pay.Show", 58, wait(profile.LockEnter, 0x7f80, "System.Threading.Lock", ref(15, "refund")))
-	async := func(method string, line int) profile.Frame {
-		return profile.Frame{
-			Kind: profile.Async, Method: method, Display: method, Short: method, Module: "Shop",
-			Line: &profile.SourceLine{File: "/src/Shop/Pay.cs", Line: line},
+	add("capture", "Shop.Pay.Book", 55, wait(snapshot.LockEnter, 0x7f80, "System.Threading.Lock", ref(15, "refund")))
+	add("browse", "Shop.Pay.Show", 58, wait(snapshot.LockEnter, 0x7f80, "System.Threading.Lock", ref(15, "refund")))
+	async := func(method string, line int) snapshot.Frame {
+		return snapshot.Frame{
+			Kind: snapshot.Async, Method: method, Display: method, Short: method, Module: "Shop",
+			Line: &snapshot.SourceLine{File: "/src/Shop/Pay.cs", Line: line},
 		}
 	}
-	s.Awaits = []profile.Await{{
+	s.Awaits = []snapshot.Await{{
 		Object:   0x7fa0,
-		Frames:   []profile.Frame{async("Shop.Pay.Capture\x1b[1m{async}", 44), async("Shop.Web.Post{async}", 9)},
-		WaitsFor: &profile.Awaited{Kind: profile.AwaitsTask, Object: 0x7fb0, Type: "System.Threading.Tasks.Task"},
+		Frames:   []snapshot.Frame{async("Shop.Pay.Capture\x1b[1m{async}", 44), async("Shop.Web.Post{async}", 9)},
+		WaitsFor: &snapshot.Awaited{Kind: snapshot.AwaitsTask, Object: 0x7fb0, Type: "System.Threading.Tasks.Task"},
 	}}
-	s.Needs = []profile.Need{
+	s.Needs = []snapshot.Need{
 		{
-			Of: profile.ThreadParty(15), Kind: profile.SemaphoreLock, Object: 0x7f90,
+			Of: snapshot.ThreadParty(15), Kind: snapshot.SemaphoreLock, Object: 0x7f90,
 			Type: "System.Threading.SemaphoreSlim", Field: "Shop.Bank.Permits",
-			On: []profile.Party{profile.AwaitParty(0)},
+			On: []snapshot.Party{snapshot.AwaitParty(0)},
 		},
 		{
-			Of: profile.AwaitParty(0), Kind: profile.TaskLock, Object: 0x7fb0, Type: "System.Threading.Tasks.Task",
-			On: []profile.Party{profile.ThreadParty(16)}, Ends: true,
+			Of: snapshot.AwaitParty(0), Kind: snapshot.TaskLock, Object: 0x7fb0, Type: "System.Threading.Tasks.Task",
+			On: []snapshot.Party{snapshot.ThreadParty(16)}, Ends: true,
 		},
 	}
 	s.Unsearched = "the managed heap is too large"
@@ -111,17 +111,17 @@ func orders() *profile.Snapshot {
 
 func TestWaitGraph(t *testing.T) {
 	s := orders()
-	for name, write := range map[string]func(io.Writer, *profile.WaitGraph) error{
-		"waitgraph.txt": func(w io.Writer, g *profile.WaitGraph) error {
+	for name, write := range map[string]func(io.Writer, *snapshot.WaitGraph) error{
+		"waitgraph.txt": func(w io.Writer, g *snapshot.WaitGraph) error {
 			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Width: 100}})
 		},
-		"waitgraph-color.txt": func(w io.Writer, g *profile.WaitGraph) error {
+		"waitgraph-color.txt": func(w io.Writer, g *snapshot.WaitGraph) error {
 			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Color: true}, All: true})
 		},
-		"waitgraph.json": func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphJSON(w, s, g) },
-		"waitgraph.dot":  func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphDOT(w, s, g) },
-		"waitgraph.svg":  func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphSVG(w, s, g) },
-		"waitgraph.html": func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphHTML(w, s, g) },
+		"waitgraph.json": func(w io.Writer, g *snapshot.WaitGraph) error { return WaitGraphJSON(w, s, g) },
+		"waitgraph.dot":  func(w io.Writer, g *snapshot.WaitGraph) error { return WaitGraphDOT(w, s, g) },
+		"waitgraph.svg":  func(w io.Writer, g *snapshot.WaitGraph) error { return WaitGraphSVG(w, s, g) },
+		"waitgraph.html": func(w io.Writer, g *snapshot.WaitGraph) error { return WaitGraphHTML(w, s, g) },
 	} {
 		var b bytes.Buffer
 		if err := write(&b, s.WaitGraph()); err != nil {
@@ -201,16 +201,16 @@ func TestWaitGraphXML(t *testing.T) {
 
 // TestWaitGraphLarge: pictures and texts of many waiters stay small.
 func TestWaitGraphLarge(t *testing.T) {
-	s := &profile.Snapshot{}
+	s := &snapshot.Snapshot{}
 	for i := range 5000 {
-		w := &profile.Wait{
-			Kind: profile.MonitorEnter, Object: uint64(1 + i/50), Type: "Shop.Order", Certain: true,
-			Timeout: profile.Forever, Owner: &profile.ThreadRef{OSThreadID: 1 + i/50*7},
+		w := &snapshot.Wait{
+			Kind: snapshot.MonitorEnter, Object: uint64(1 + i/50), Type: "Shop.Order", Certain: true,
+			Timeout: snapshot.Forever, Owner: &snapshot.ThreadRef{OSThreadID: 1 + i/50*7},
 		}
 		if i == 0 {
 			w = nil
 		}
-		s.Threads = append(s.Threads, profile.Thread{OSThreadID: i + 1, Wait: w, Complete: true})
+		s.Threads = append(s.Threads, snapshot.Thread{OSThreadID: i + 1, Wait: w, Complete: true})
 	}
 	g := s.WaitGraph()
 	var svg, text bytes.Buffer
@@ -225,17 +225,17 @@ func TestWaitGraphLarge(t *testing.T) {
 // TestWaitGraphFewBoxes: a picture has a bounded number of boxes, one for each thread, and says how many are left
 // out.
 func TestWaitGraphFewBoxes(t *testing.T) {
-	s := &profile.Snapshot{}
-	add := func(object uint64, owner *profile.ThreadRef, readers ...profile.ThreadRef) {
+	s := &snapshot.Snapshot{}
+	add := func(object uint64, owner *snapshot.ThreadRef, readers ...snapshot.ThreadRef) {
 		s.Threads = append(s.Threads,
-			profile.Thread{OSThreadID: len(s.Threads) + 1, Complete: true, Wait: &profile.Wait{
-				Kind: profile.WriteLock, Object: object, Certain: true, Timeout: profile.Forever, Owner: owner,
+			snapshot.Thread{OSThreadID: len(s.Threads) + 1, Complete: true, Wait: &snapshot.Wait{
+				Kind: snapshot.WriteLock, Object: object, Certain: true, Timeout: snapshot.Forever, Owner: owner,
 				Readers: readers,
 			}})
 	}
-	s.Threads = append(s.Threads, profile.Thread{OSThreadID: 1})
-	add(1, &profile.ThreadRef{OSThreadID: 1})                                       // 2 waits for 1
-	add(2, nil, profile.ThreadRef{OSThreadID: 1}, profile.ThreadRef{OSThreadID: 2}) // 3 for both
+	s.Threads = append(s.Threads, snapshot.Thread{OSThreadID: 1})
+	add(1, &snapshot.ThreadRef{OSThreadID: 1})                                        // 2 waits for 1
+	add(2, nil, snapshot.ThreadRef{OSThreadID: 1}, snapshot.ThreadRef{OSThreadID: 2}) // 3 for both
 	p := newPicture(s, s.WaitGraph())
 	if len(p.boxes) != 3 || p.left != 0 {
 		t.Errorf("%d boxes, %d left out", len(p.boxes), p.left)
@@ -277,17 +277,17 @@ func TestDeadlockText(t *testing.T) {
 // TestWaitGraphLikely: a picture of a likely circle without a thread has its members and dashed arrows. The picture
 // of a likely wait edge with many holders stays small.
 func TestWaitGraphLikely(t *testing.T) {
-	s := &profile.Snapshot{Awaits: make([]profile.Await, 60)}
+	s := &snapshot.Snapshot{Awaits: make([]snapshot.Await, 60)}
 	for i := range s.Awaits {
 		s.Awaits[i].Object = uint64(0x7f00 + 8*i)
-		need := profile.Need{
-			Of: profile.AwaitParty(i), Kind: profile.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim",
+		need := snapshot.Need{
+			Of: snapshot.AwaitParty(i), Kind: snapshot.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim",
 		}
 		if i < 2 {
-			need.On = []profile.Party{profile.AwaitParty(1 - i)}
+			need.On = []snapshot.Party{snapshot.AwaitParty(1 - i)}
 		} else {
 			for k := 2; k < len(s.Awaits); k++ {
-				need.On = append(need.On, profile.AwaitParty(k))
+				need.On = append(need.On, snapshot.AwaitParty(k))
 			}
 		}
 		s.Needs = append(s.Needs, need)
@@ -315,20 +315,21 @@ func TestWaitGraphLikely(t *testing.T) {
 // TestBehind: a reader behind a waiting writer is said to wait for the writer.
 func TestBehind(t *testing.T) {
 	const table = "System.Threading.ReaderWriterLockSlim"
-	refs := []profile.ThreadRef{{OSThreadID: 1, Name: "report"}, {OSThreadID: 2, Name: "pool"},
+	refs := []snapshot.ThreadRef{{OSThreadID: 1, Name: "report"}, {OSThreadID: 2, Name: "pool"},
 		{OSThreadID: 3, Name: "importer"}}
-	list := []profile.Wait{
-		{Kind: profile.TaskWait, Object: 0x10, Type: "System.Threading.Tasks.Task", Owner: &refs[1], Detail: "Running"},
-		{Kind: profile.ReadLock, Object: 0x20, Type: table, Behind: refs[2:]},
-		{Kind: profile.WriteLock, Object: 0x20, Type: table, Readers: refs[:1]},
+	list := []snapshot.Wait{
+		{Kind: snapshot.TaskWait, Object: 0x10, Type: "System.Threading.Tasks.Task", Owner: &refs[1],
+			Detail: "Running"},
+		{Kind: snapshot.ReadLock, Object: 0x20, Type: table, Behind: refs[2:]},
+		{Kind: snapshot.WriteLock, Object: 0x20, Type: table, Readers: refs[:1]},
 	}
-	s := &profile.Snapshot{}
+	s := &snapshot.Snapshot{}
 	for i := range list {
-		list[i].Certain, list[i].Timeout = true, profile.Forever
+		list[i].Certain, list[i].Timeout = true, snapshot.Forever
 		s.Threads = append(s.Threads,
-			profile.Thread{OSThreadID: i + 1, Name: refs[i].Name, Still: true, Wait: &list[i]})
+			snapshot.Thread{OSThreadID: i + 1, Name: refs[i].Name, Still: true, Wait: &list[i]})
 	}
-	many := profile.Wait{Kind: profile.ReadLock, Object: 0x20, Type: table, Behind: refs, Certain: true}
+	many := snapshot.Wait{Kind: snapshot.ReadLock, Object: 0x20, Type: table, Behind: refs, Certain: true}
 	if got := waitText(&many); got != "waits to read under ReaderWriterLockSlim 0x20 behind report (1) and 2 others" {
 		t.Error(got)
 	}
@@ -346,13 +347,13 @@ func TestBehind(t *testing.T) {
 
 // TestWaitGraphRegisters: the document has the stops and the source of registers, like the document of stacks.
 func TestWaitGraphRegisters(t *testing.T) {
-	for _, s := range []*profile.Snapshot{
+	for _, s := range []*snapshot.Snapshot{
 		{},
 		{Stops: []time.Duration{5 * time.Microsecond}, Released: 1,
-			Registers: profile.Registers{From: profile.RegistersTogether, Reason: "no right"}},
+			Registers: snapshot.Registers{From: snapshot.RegistersTogether, Reason: "no right"}},
 	} {
 		var stacks, locks bytes.Buffer
-		if err := errors.Join(JSON(&stacks, s), WaitGraphJSON(&locks, s, &profile.WaitGraph{})); err != nil {
+		if err := errors.Join(JSON(&stacks, s), WaitGraphJSON(&locks, s, &snapshot.WaitGraph{})); err != nil {
 			t.Fatal(err)
 		}
 		type counted struct {

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // WaitGraphDOT writes a WaitGraph in the language of Graphviz. Threads are boxes; locks without a known owner are
 // ellipses. An edge leads from a waiter to a holder. Deadlocks are red. Likely deadlocks are orange, with dashed
 // edges; suspended methods in likely deadlocks are rounded orange boxes.
-func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+func WaitGraphDOT(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	deadlocked := membersOf(g.Deadlocks)
 	knots := knotsOf(s, g)
@@ -67,9 +67,9 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 }
 
 // likelyDOT writes the likely deadlocks.
-func likelyDOT(b *bufio.Writer, s *profile.Snapshot, knots []knot, node func(int)) {
+func likelyDOT(b *bufio.Writer, s *snapshot.Snapshot, knots []knot, node func(int)) {
 	shown := map[int]bool{}
-	name := func(p profile.Party) string {
+	name := func(p snapshot.Party) string {
 		if p.Thread >= 0 {
 			node(p.Thread)
 			return fmt.Sprintf("t%d", s.Threads[p.Thread].OSThreadID)
@@ -91,14 +91,14 @@ func likelyDOT(b *bufio.Writer, s *profile.Snapshot, knots []knot, node func(int
 }
 
 // sameKnot reports whether an edge lies in a likely deadlock.
-func sameKnot(likely map[int]int, e profile.WaitEdge) bool {
+func sameKnot(likely map[int]int, e snapshot.WaitEdge) bool {
 	from, ok1 := likely[e.Thread]
 	to, ok2 := likely[e.For]
 	return ok1 && ok2 && from == to
 }
 
 // membersOf are the members of deadlocks: indices in Snapshot.Threads.
-func membersOf(list []profile.Deadlock) map[int]bool {
+func membersOf(list []snapshot.Deadlock) map[int]bool {
 	out := map[int]bool{}
 	for i := range list {
 		for _, t := range list[i].Threads {
@@ -109,12 +109,12 @@ func membersOf(list []profile.Deadlock) map[int]bool {
 }
 
 // apart reports whether an awaited lock has a box of its own in a picture, because no thread stands for the lock.
-func apart(l *profile.LockState) bool {
+func apart(l *snapshot.LockState) bool {
 	return len(l.Waiters) > 0 && (l.Ended() || len(l.Readers) == 0 && l.Owner == nil)
 }
 
 // apartText says below the name of such a lock why no thread stands for the lock.
-func apartText(l *profile.LockState) string {
+func apartText(l *snapshot.LockState) string {
 	if l.Ended() && l.Owner == nil {
 		return "a reader has ended"
 	}
@@ -136,7 +136,7 @@ func doubt(certain bool) string {
 }
 
 // graphTitle is the title of a picture.
-func graphTitle(s *profile.Snapshot) string {
+func graphTitle(s *snapshot.Snapshot) string {
 	title := fmt.Sprintf("Who waits for whom in process %d", s.Process.PID)
 	if name := s.Process.Program(); name != "" {
 		title = fmt.Sprintf("Who waits for whom in %s (process %d)", display.Elide(display.Clean(name), 60),
@@ -146,7 +146,7 @@ func graphTitle(s *profile.Snapshot) string {
 }
 
 // nodeText describes a thread in a picture: its name, and below its place.
-func nodeText(s *profile.Snapshot, i int) string {
+func nodeText(s *snapshot.Snapshot, i int) string {
 	text := threadName(s, i)
 	for _, f := range ownFrames(&s.Threads[i], 1) {
 		text += "\n" + frameText(f)
@@ -155,7 +155,7 @@ func nodeText(s *profile.Snapshot, i int) string {
 }
 
 // frameText is the name of a frame with its line, short.
-func frameText(f *profile.Frame) string {
+func frameText(f *snapshot.Frame) string {
 	name := f.Short
 	if name == "" {
 		name = f.Display
@@ -168,13 +168,13 @@ func frameText(f *profile.Frame) string {
 }
 
 // edgeText describes a thread's wait in a picture.
-func edgeText(w *profile.Wait) string {
+func edgeText(w *snapshot.Wait) string {
 	switch w.Kind {
-	case profile.ThreadJoin:
+	case snapshot.ThreadJoin:
 		return "Thread.Join"
-	case profile.ReadLock:
+	case snapshot.ReadLock:
 		return "to read: " + lockText(w)
-	case profile.WriteLock:
+	case snapshot.WriteLock:
 		return "to write: " + lockText(w)
 	}
 	return lockText(w)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/jsonwriter"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A WaitGraph, as docs/json.md describes it.
@@ -22,34 +22,34 @@ type (
 		Partial bool `json:"holdsPartial,omitempty"`
 	}
 	jsonLockState struct {
-		Kind       profile.LockKind `json:"kind"`
-		Object     string           `json:"object,omitempty"`
-		Type       string           `json:"type,omitempty"`
-		Of         string           `json:"of,omitempty"`
-		Field      string           `json:"field,omitempty"`
-		Method     string           `json:"method,omitempty"`
-		Detail     string           `json:"detail,omitempty"`
-		Owner      *jsonMember      `json:"owner,omitempty"`
-		OwnerEnded bool             `json:"ownerEnded,omitempty"`
-		Readers    []jsonMember     `json:"readers,omitempty"`
-		Holders    []jsonParty      `json:"likelyHolders,omitempty"`
-		Recursion  int              `json:"recursion,omitempty"`
-		Waiters    []jsonMember     `json:"waiters"`
-		Counted    int              `json:"countedWaiters,omitempty"`
-		Blocked    int              `json:"blocked"`
-		Certain    bool             `json:"certain"`
+		Kind       snapshot.LockKind `json:"kind"`
+		Object     string            `json:"object,omitempty"`
+		Type       string            `json:"type,omitempty"`
+		Of         string            `json:"of,omitempty"`
+		Field      string            `json:"field,omitempty"`
+		Method     string            `json:"method,omitempty"`
+		Detail     string            `json:"detail,omitempty"`
+		Owner      *jsonMember       `json:"owner,omitempty"`
+		OwnerEnded bool              `json:"ownerEnded,omitempty"`
+		Readers    []jsonMember      `json:"readers,omitempty"`
+		Holders    []jsonParty       `json:"likelyHolders,omitempty"`
+		Recursion  int               `json:"recursion,omitempty"`
+		Waiters    []jsonMember      `json:"waiters"`
+		Counted    int               `json:"countedWaiters,omitempty"`
+		Blocked    int               `json:"blocked"`
+		Certain    bool              `json:"certain"`
 	}
 	// jsonMember is a thread: a member of a deadlock, an owner or a waiter. Kind, Timeout and Certain are the
 	// wait's.
 	jsonMember struct {
-		OSThreadID      int              `json:"osThreadId,omitempty"`
-		ManagedThreadID int              `json:"managedThreadId,omitempty"`
-		Name            string           `json:"name,omitempty"`
-		Kind            profile.WaitKind `json:"kind,omitempty"`
-		Timeout         *int64           `json:"timeoutMilliseconds,omitempty"`
-		Certain         *bool            `json:"certain,omitempty"`
-		Wait            *jsonWait        `json:"wait,omitempty"`
-		Frames          []*jsonFrame     `json:"frames,omitempty"`
+		OSThreadID      int               `json:"osThreadId,omitempty"`
+		ManagedThreadID int               `json:"managedThreadId,omitempty"`
+		Name            string            `json:"name,omitempty"`
+		Kind            snapshot.WaitKind `json:"kind,omitempty"`
+		Timeout         *int64            `json:"timeoutMilliseconds,omitempty"`
+		Certain         *bool             `json:"certain,omitempty"`
+		Wait            *jsonWait         `json:"wait,omitempty"`
+		Frames          []*jsonFrame      `json:"frames,omitempty"`
 	}
 	jsonDeadlock struct {
 		Threads    []jsonMember `json:"threads"`
@@ -62,7 +62,7 @@ type (
 )
 
 // WaitGraphJSON writes a WaitGraph of a snapshot as one JSON document and a newline. docs/json.md describes it.
-func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+func WaitGraphJSON(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) error {
 	j := graphJSON{s: s, index: make(map[int]int, len(s.Threads))}
 	for i := range s.Threads {
 		j.index[s.Threads[i].OSThreadID] = i
@@ -80,9 +80,9 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 		Threads:    len(s.Threads),
 		Partial:    s.HoldsPartial,
 	})
-	j.locks(c, "locks", g, func(l *profile.LockState) bool { return len(l.Waiters) > 0 && l.IsLock() })
-	j.locks(c, "others", g, func(l *profile.LockState) bool { return len(l.Waiters) > 0 && !l.IsLock() })
-	j.locks(c, "held", g, func(l *profile.LockState) bool { return len(l.Waiters) == 0 })
+	j.locks(c, "locks", g, func(l *snapshot.LockState) bool { return len(l.Waiters) > 0 && l.IsLock() })
+	j.locks(c, "others", g, func(l *snapshot.LockState) bool { return len(l.Waiters) > 0 && !l.IsLock() })
+	j.locks(c, "held", g, func(l *snapshot.LockState) bool { return len(l.Waiters) == 0 })
 	j.deadlocks(c, "deadlocks", g.Deadlocks)
 	j.deadlocks(c, "suspected", g.Suspected)
 	j.likely(c, g.Likely)
@@ -97,12 +97,12 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 }
 
 type graphJSON struct {
-	s     *profile.Snapshot
+	s     *snapshot.Snapshot
 	index map[int]int // threads by their ids
 }
 
-func (j *graphJSON) locks(c *jsonwriter.Writer, name string, g *profile.WaitGraph, of func(*profile.LockState) bool) {
-	var list []*profile.LockState
+func (j *graphJSON) locks(c *jsonwriter.Writer, name string, g *snapshot.WaitGraph, of func(*snapshot.LockState) bool) {
+	var list []*snapshot.LockState
 	for i := range g.Locks {
 		if of(&g.Locks[i]) {
 			list = append(list, &g.Locks[i])
@@ -113,7 +113,7 @@ func (j *graphJSON) locks(c *jsonwriter.Writer, name string, g *profile.WaitGrap
 	c.List(len(list), func(i int) { c.Value(j.lock(list[i])) })
 }
 
-func (j *graphJSON) lock(l *profile.LockState) jsonLockState {
+func (j *graphJSON) lock(l *snapshot.LockState) jsonLockState {
 	out := jsonLockState{
 		Kind: l.Kind, Object: address(l.Object), Type: l.Type, Of: l.Of, Field: l.Field, Method: l.Method,
 		Detail:     l.Detail,
@@ -143,7 +143,7 @@ func (j *graphJSON) lock(l *profile.LockState) jsonLockState {
 const maxListedHolders = 256
 
 // ref describes a thread that a lock names.
-func (j *graphJSON) ref(r *profile.ThreadRef) jsonMember {
+func (j *graphJSON) ref(r *snapshot.ThreadRef) jsonMember {
 	if at, ok := j.index[r.OSThreadID]; ok && r.OSThreadID != 0 {
 		return j.member(at)
 	}
@@ -160,7 +160,7 @@ func (j *graphJSON) member(i int) jsonMember {
 	return m
 }
 
-func (j *graphJSON) deadlocks(c *jsonwriter.Writer, name string, list []profile.Deadlock) {
+func (j *graphJSON) deadlocks(c *jsonwriter.Writer, name string, list []snapshot.Deadlock) {
 	c.Text(",")
 	c.Key(name)
 	c.List(len(list), func(i int) {

@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A picture of a WaitGraph is a forest. The roots are members of a circle, owners that do not wait, and locks without
@@ -12,11 +12,11 @@ import (
 
 // picture is the drawing of a WaitGraph.
 type picture struct {
-	s     *profile.Snapshot
-	g     *profile.WaitGraph
+	s     *snapshot.Snapshot
+	g     *snapshot.WaitGraph
 	boxes []box
-	more  []arrow               // edges that do not lead from a box to its parent
-	at    map[profile.Party]int // boxes of threads and suspended methods
+	more  []arrow                // edges that do not lead from a box to its parent
+	at    map[snapshot.Party]int // boxes of threads and suspended methods
 	rows  int
 	cols  int
 	left  int // threads left out, for lack of room
@@ -24,9 +24,9 @@ type picture struct {
 
 // box is a thread or a lock.
 type box struct {
-	who      profile.Party // nobody: the box is for no thread or suspended method
-	lock     int           // index in WaitGraph.Locks; -1: none
-	others   int           // number of further threads in this box; 0: no box for further threads
+	who      snapshot.Party // nobody: the box is for no thread or suspended method
+	lock     int            // index in WaitGraph.Locks; -1: none
+	others   int            // number of further threads in this box; 0: no box for further threads
 	row, col int
 	parent   int // index of a box; -1: a root
 	member   bool
@@ -34,7 +34,7 @@ type box struct {
 }
 
 // nobody is not a Party.
-var nobody = profile.Party{Thread: -1, Await: -1}
+var nobody = snapshot.Party{Thread: -1, Await: -1}
 
 // arrow leads from one box to another.
 type arrow struct {
@@ -48,15 +48,15 @@ const (
 	mostChildren = 12 // of one box
 )
 
-func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
-	p := &picture{s: s, g: g, at: map[profile.Party]int{}}
+func newPicture(s *snapshot.Snapshot, g *snapshot.WaitGraph) *picture {
+	p := &picture{s: s, g: g, at: map[snapshot.Party]int{}}
 	waiting := make([][]int, len(s.Threads)) // by thread: its waiters
 	waits := make([]bool, len(s.Threads))
 	for _, e := range g.Edges {
 		waiting[e.For] = append(waiting[e.For], e.Thread)
 		waits[e.Thread] = true
 	}
-	for _, list := range [][]profile.Deadlock{g.Deadlocks, g.Suspected} {
+	for _, list := range [][]snapshot.Deadlock{g.Deadlocks, g.Suspected} {
 		for i := range list {
 			if !list[i].Ended {
 				p.circle(partiesOf(list[i].Threads), waiting, box{member: true})
@@ -74,7 +74,7 @@ func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 	}
 	for i := range s.Threads {
 		if !waits[i] && len(waiting[i]) > 0 {
-			p.tree(box{who: profile.ThreadParty(i), lock: -1, parent: -1}, waiting)
+			p.tree(box{who: snapshot.ThreadParty(i), lock: -1, parent: -1}, waiting)
 		}
 	}
 	p.arrows()
@@ -95,14 +95,14 @@ func (p *picture) missing(threads []int) (n int) {
 
 // has reports whether a thread has a box.
 func (p *picture) has(thread int) bool {
-	_, ok := p.at[profile.ThreadParty(thread)]
+	_, ok := p.at[snapshot.ThreadParty(thread)]
 	return ok
 }
 
-func partiesOf(threads []int) []profile.Party {
-	out := make([]profile.Party, len(threads))
+func partiesOf(threads []int) []snapshot.Party {
+	out := make([]snapshot.Party, len(threads))
 	for i, t := range threads {
-		out[i] = profile.ThreadParty(t)
+		out[i] = snapshot.ThreadParty(t)
 	}
 	return out
 }
@@ -127,7 +127,7 @@ func (p *picture) all(waits []bool, waiting [][]int) (threads []int) {
 }
 
 // circle adds the members of a deadlock, and the threads behind each member. The boxes are like b.
-func (p *picture) circle(members []profile.Party, waiting [][]int, b box) {
+func (p *picture) circle(members []snapshot.Party, waiting [][]int, b box) {
 	var roots []int
 	for _, m := range members {
 		if _, ok := p.at[m]; !ok && len(p.boxes) < mostBoxes {
@@ -193,7 +193,7 @@ func (p *picture) children(at int, threads []int, waiting [][]int) {
 		if p.has(t) {
 			continue // also waits for a thread behind this box
 		}
-		b := box{who: profile.ThreadParty(t), lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
+		b := box{who: snapshot.ThreadParty(t), lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
 		if i == mostChildren && len(threads) > mostChildren+1 || len(p.boxes) >= mostBoxes || b.col >= maxColumns {
 			b.who, b.others = nobody, p.missing(threads[i:])
 			p.add(b)
@@ -209,8 +209,8 @@ func (p *picture) children(at int, threads []int, waiting [][]int) {
 // arrows finds the edges that do not lead from a box to its parent.
 func (p *picture) arrows() {
 	for _, e := range p.g.Edges {
-		from, ok1 := p.at[profile.ThreadParty(e.Thread)]
-		to, ok2 := p.at[profile.ThreadParty(e.For)]
+		from, ok1 := p.at[snapshot.ThreadParty(e.Thread)]
+		to, ok2 := p.at[snapshot.ThreadParty(e.For)]
 		if ok1 && ok2 && p.boxes[from].parent != to {
 			p.more = append(p.more, arrow{from: from, to: to})
 		}
@@ -219,7 +219,7 @@ func (p *picture) arrows() {
 
 // likelyArrows adds the arrows of likely deadlocks, and the arrows from a lock to its likely holders.
 func (p *picture) likelyArrows(knots []knot) {
-	add := func(from int, to profile.Party) {
+	add := func(from int, to snapshot.Party) {
 		if at, ok := p.at[to]; ok {
 			p.more = append(p.more, arrow{from: from, to: at, likely: true})
 		}

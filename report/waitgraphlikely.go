@@ -5,19 +5,19 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // knot is a likely deadlock for pictures.
 type knot struct {
-	parties []profile.Party // members, then others
+	parties []snapshot.Party // members, then others
 	needs   []needArrow
 }
 
 // needArrow is a likely wait edge between two parties of a knot.
 type needArrow struct {
-	from, to profile.Party
-	need     *profile.Need
+	from, to snapshot.Party
+	need     *snapshot.Need
 }
 
 // mostNeeds bounds the arrows for one likely wait edge with several holders.
@@ -28,9 +28,9 @@ const mostArrows = 1 << 10
 
 // knotsOf returns the likely deadlocks of a graph. An ordinary wait between members is not a need: the wait is an
 // edge of the graph.
-func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
+func knotsOf(s *snapshot.Snapshot, g *snapshot.WaitGraph) []knot {
 	out := make([]knot, len(g.Likely))
-	in := map[profile.Party]int{}
+	in := map[snapshot.Party]int{}
 	for i := range g.Likely {
 		d, k := &g.Likely[i], &out[i]
 		k.parties = slices.Concat(d.Members, d.Others)
@@ -53,14 +53,14 @@ func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
 	for i := range s.Needs {
 		n := &s.Needs[i]
 		if at, ok := in[n.Of]; ok {
-			out[at].add(n, func(p profile.Party) bool { other, ok := in[p]; return ok && other == at })
+			out[at].add(n, func(p snapshot.Party) bool { other, ok := in[p]; return ok && other == at })
 		}
 	}
 	return out
 }
 
 // add adds the arrows of a likely wait edge to a knot.
-func (k *knot) add(n *profile.Need, in func(profile.Party) bool) {
+func (k *knot) add(n *snapshot.Need, in func(snapshot.Party) bool) {
 	count := 0
 	for _, on := range n.On {
 		if !in(on) {
@@ -89,7 +89,7 @@ func likelyThreads(knots []knot) map[int]int {
 }
 
 // awaitLines describe a suspended method in a picture: its kind, the awaited object, and its place.
-func awaitLines(a *profile.Await) []string {
+func awaitLines(a *snapshot.Await) []string {
 	lines := []string{"suspended method"}
 	if a.Object != 0 {
 		lines[0] += " " + hex(a.Object)
@@ -104,7 +104,7 @@ func awaitLines(a *profile.Await) []string {
 }
 
 // awaitTitle is the text of awaitLines, with the methods that await the suspended method.
-func awaitTitle(a *profile.Await) (text string) {
+func awaitTitle(a *snapshot.Await) (text string) {
 	text = strings.Join(awaitLines(a), "\n")
 	const most = 20
 	for i := 1; i < len(a.Frames) && i < most; i++ {
@@ -114,12 +114,12 @@ func awaitTitle(a *profile.Await) (text string) {
 }
 
 // needEdgeText describes a likely wait edge in a picture.
-func needEdgeText(n *profile.Need) string {
+func needEdgeText(n *snapshot.Need) string {
 	text := "likely: "
 	switch n.Kind {
-	case profile.SemaphoreLock:
+	case snapshot.SemaphoreLock:
 		text += "a permit of "
-	case profile.CompletionLock:
+	case snapshot.CompletionLock:
 		text += "completion of "
 	}
 	text += needThing(n)

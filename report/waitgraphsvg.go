@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Measures of a picture in pixels.
@@ -26,7 +26,7 @@ const (
 )
 
 // WaitGraphSVG writes a WaitGraph as a picture. The picture has no script, and needs no other file.
-func WaitGraphSVG(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+func WaitGraphSVG(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	newPicture(s, g).draw(b)
 	return b.Flush()
@@ -146,11 +146,11 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 }
 
 // doesText says what a thread does; if an arrow says for whom the thread waits, doesText does not.
-func doesText(t *profile.Thread) string {
+func doesText(t *snapshot.Thread) string {
 	switch w := t.Wait; {
 	case w == nil || w.Owner == nil && len(w.Readers)+len(w.Behind) == 0:
 		return stateText(t)
-	case w.Kind == profile.ThreadJoin:
+	case w.Kind == snapshot.ThreadJoin:
 		return "waits" + doubt(w.Certain) + " for its end"
 	case w.Timeout > 0:
 		return "waits" + doubt(w.Certain) + " for " + edgeText(w) + ", at most " + spanText(w.Timeout)
@@ -213,7 +213,7 @@ func escape(s string) string {
 
 // WaitGraphHTML writes a page about who waits for whom: the deadlocks in words, the picture, and the text of
 // WaitGraph with the threads' stacks. The page needs no other file and no network.
-func WaitGraphHTML(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+func WaitGraphHTML(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -259,7 +259,7 @@ func (e escaping) Write(p []byte) (int, error) {
 }
 
 // htmlStacks writes the stacks of waiters and holders, and the stacks of the suspended methods in likely deadlocks.
-func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
+func htmlStacks(b *bufio.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) {
 	shown := map[int]bool{}
 	for _, e := range g.Edges {
 		shown[e.Thread], shown[e.For] = true, true
@@ -303,9 +303,9 @@ func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
 }
 
 // htmlAwait writes the place of a suspended method, and the methods that await it.
-func htmlAwait(b *bufio.Writer, s *profile.Snapshot, at int) {
+func htmlAwait(b *bufio.Writer, s *snapshot.Snapshot, at int) {
 	a := &s.Awaits[at]
-	fmt.Fprintf(b, "<details><summary>%s", html.EscapeString(partyName(s, profile.AwaitParty(at))))
+	fmt.Fprintf(b, "<details><summary>%s", html.EscapeString(partyName(s, snapshot.AwaitParty(at))))
 	if a.WaitsFor != nil {
 		b.WriteString(": awaits " + html.EscapeString(awaitedText(a.WaitsFor)))
 	}

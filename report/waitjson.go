@@ -3,29 +3,29 @@ package report
 import (
 	"time"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // jsonWait is a wait, or a hold, of a thread.
 type jsonWait struct {
-	Kind      profile.WaitKind `json:"kind"`
-	Object    string           `json:"object,omitempty"`
-	Type      string           `json:"type,omitempty"`
-	Of        string           `json:"of,omitempty"`
-	Field     string           `json:"field,omitempty"`
-	Owner     *jsonOwner       `json:"owner,omitempty"`
-	Readers   []jsonOwner      `json:"readers,omitempty"`
-	Behind    []jsonOwner      `json:"behind,omitempty"`
-	Tasks     []*jsonWait      `json:"tasks,omitempty"`
-	Recursion int              `json:"recursion,omitempty"`
-	Waiters   int              `json:"waiters,omitempty"`
-	Timeout   *int64           `json:"timeoutMilliseconds,omitempty"`
-	Since     int64            `json:"sinceMilliseconds,omitempty"`
-	Rest      int64            `json:"restMilliseconds,omitempty"`
-	Certain   bool             `json:"certain"`
-	Method    string           `json:"method,omitempty"`
-	Target    string           `json:"target,omitempty"`
-	Detail    string           `json:"detail,omitempty"`
+	Kind      snapshot.WaitKind `json:"kind"`
+	Object    string            `json:"object,omitempty"`
+	Type      string            `json:"type,omitempty"`
+	Of        string            `json:"of,omitempty"`
+	Field     string            `json:"field,omitempty"`
+	Owner     *jsonOwner        `json:"owner,omitempty"`
+	Readers   []jsonOwner       `json:"readers,omitempty"`
+	Behind    []jsonOwner       `json:"behind,omitempty"`
+	Tasks     []*jsonWait       `json:"tasks,omitempty"`
+	Recursion int               `json:"recursion,omitempty"`
+	Waiters   int               `json:"waiters,omitempty"`
+	Timeout   *int64            `json:"timeoutMilliseconds,omitempty"`
+	Since     int64             `json:"sinceMilliseconds,omitempty"`
+	Rest      int64             `json:"restMilliseconds,omitempty"`
+	Certain   bool              `json:"certain"`
+	Method    string            `json:"method,omitempty"`
+	Target    string            `json:"target,omitempty"`
+	Detail    string            `json:"detail,omitempty"`
 }
 
 type jsonOwner struct {
@@ -35,12 +35,12 @@ type jsonOwner struct {
 }
 
 // again are the kinds of wait that wait for a monitor in several steps, each step for the rest of the timeout.
-var again = map[profile.WaitKind]bool{
-	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true,
-	profile.CollectionTake: true, profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
+var again = map[snapshot.WaitKind]bool{
+	snapshot.SemaphoreWait: true, snapshot.EventWait: true, snapshot.CountdownWait: true, snapshot.TaskWait: true,
+	snapshot.CollectionTake: true, snapshot.CollectionAdd: true, snapshot.TaskWaitAll: true, snapshot.TaskWaitAny: true,
 }
 
-func jsonWaitOf(w *profile.Wait) *jsonWait {
+func jsonWaitOf(w *snapshot.Wait) *jsonWait {
 	if w == nil {
 		return nil
 	}
@@ -63,11 +63,11 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 	return out
 }
 
-func jsonOwnerOf(r *profile.ThreadRef) *jsonOwner {
+func jsonOwnerOf(r *snapshot.ThreadRef) *jsonOwner {
 	return &jsonOwner{OSThreadID: r.OSThreadID, ManagedThreadID: r.ManagedThreadID, Name: r.Name}
 }
 
-func jsonOwnersOf(list []profile.ThreadRef) (out []jsonOwner) {
+func jsonOwnersOf(list []snapshot.ThreadRef) (out []jsonOwner) {
 	for i := range list {
 		out = append(out, *jsonOwnerOf(&list[i]))
 	}
@@ -87,7 +87,7 @@ func timeoutMilliseconds(d time.Duration) *int64 {
 	return nil
 }
 
-func jsonHoldsOf(list []profile.Wait) []*jsonWait {
+func jsonHoldsOf(list []snapshot.Wait) []*jsonWait {
 	var out []*jsonWait
 	for i := range list {
 		out = append(out, jsonWaitOf(&list[i]))

@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/display"
 	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // WhyOptions are the options of Why. The zero value has no colours.
@@ -20,7 +21,7 @@ type WhyOptions struct {
 	Width int  // of the terminal, in columns; 0: 100
 	Full  bool // whole stacks, with native frames and framework frames
 	// Link is as in TextOptions.
-	Link func(*profile.SourceLine) string
+	Link func(*snapshot.SourceLine) string
 }
 
 // Bounds of the text: columns if the terminal's are not known, and frames of a stack.
@@ -39,7 +40,7 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	if p.width <= 0 {
 		p.width = whyWidth
 	}
-	p.process(&profile.Snapshot{Process: d.Process, CapturedAt: d.At})
+	p.process(&snapshot.Snapshot{Process: d.Process, CapturedAt: d.At})
 	if len(d.Verdicts) == 0 {
 		switch {
 		case d.Incomplete && d.Process.Core != nil:
@@ -171,22 +172,22 @@ func (p *whyPrinter) evidence(e *profile.Evidence) {
 
 // stackPart is a part of a stack, and the number of frames that are left out below the part.
 type stackPart struct {
-	frames []profile.Frame
+	frames []snapshot.Frame
 	left   int
 }
 
 // shown returns the parts of a stack to show. The leaf frames say how a thread waits. The frames from the first frame
 // of the program itself on say for what.
-func (p *whyPrinter) shown(frames []profile.Frame) []stackPart {
+func (p *whyPrinter) shown(frames []snapshot.Frame) []stackPart {
 	switch {
 	case len(frames) == 0:
 		return nil
 	case p.o.Full:
 		return []stackPart{{frames: frames}}
 	}
-	var shown []profile.Frame
+	var shown []snapshot.Frame
 	for i := range frames {
-		if frames[i].Kind != profile.Native && frames[i].Kind != profile.Kernel {
+		if frames[i].Kind != snapshot.Native && frames[i].Kind != snapshot.Kernel {
 			shown = append(shown, frames[i])
 		}
 	}
@@ -197,7 +198,7 @@ func (p *whyPrinter) shown(frames []profile.Frame) []stackPart {
 		return []stackPart{{frames: shown}}
 	}
 	var parts []stackPart
-	own := slices.IndexFunc(shown, func(f profile.Frame) bool { return f.Origin() == profile.OfUser })
+	own := slices.IndexFunc(shown, func(f snapshot.Frame) bool { return f.Origin() == snapshot.OfUser })
 	most := whyFrames
 	if own >= whyFrames {
 		parts = []stackPart{{shown[:whyLeaf], own - whyLeaf}}

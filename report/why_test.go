@@ -10,12 +10,13 @@ import (
 
 	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // diagnosis is the diagnosis of an invented process.
 func diagnosis() *profile.Diagnosis {
 	s := synthetic()
-	refs := []profile.ThreadRef{{OSThreadID: 4250, ManagedThreadID: 5, Name: "evil\x1b[31m\u202e"}, {OSThreadID: 4251}}
+	refs := []snapshot.ThreadRef{{OSThreadID: 4250, ManagedThreadID: 5, Name: "evil\x1b[31m\u202e"}, {OSThreadID: 4251}}
 	return &profile.Diagnosis{
 		Process: s.Process, At: s.CapturedAt, Took: 4400 * time.Millisecond,
 		Verdicts: []profile.Verdict{
@@ -34,7 +35,7 @@ func diagnosis() *profile.Diagnosis {
 				Text: "The program throws 3,509 exceptions a second.",
 				Evidence: []profile.Evidence{
 					{Text: "33 % of the CPU time goes into them."},
-					{Text: "2 async methods throw them:", Frames: []profile.Frame{
+					{Text: "2 async methods throw them:", Frames: []snapshot.Frame{
 						awaits("Shop.Stock.Load", "Stock.Load", 41),
 						awaits("Shop.Orders.Handle", "Orders.Handle", 17),
 					}},
@@ -54,14 +55,14 @@ func TestWhy(t *testing.T) {
 	waits.Waits = []profile.Evidence{
 		{Text: "2 threads wait in Shop.Feed.Put. One of them, evil\x1b[31m\u202e (4250), waits to add to " +
 			"BlockingCollection<byte[]> 0x7f4a8d415378.",
-			Threads: []profile.ThreadRef{{OSThreadID: 4250}, {OSThreadID: 4251}}},
+			Threads: []snapshot.ThreadRef{{OSThreadID: 4250}, {OSThreadID: 4251}}},
 		{Text: "8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send."},
 	}
 	cut := diagnosis()
 	cut.Verdicts, cut.Missing, cut.Incomplete = nil,
 		[]string{"It was not looked at to the end: context canceled."}, true
 	dump := diagnosis()
-	dump.Process.Core, dump.Verdicts, dump.Incomplete = &profile.Core{Path: "core.1"}, nil, true
+	dump.Process.Core, dump.Verdicts, dump.Incomplete = &snapshot.Core{Path: "core.1"}, nil, true
 	for _, c := range []struct {
 		name string
 		d    *profile.Diagnosis
@@ -110,13 +111,13 @@ func TestWhyJSON(t *testing.T) {
 
 // TestWhyOwnFrames: a long stack shows how the thread waits, and the program's own frames.
 func TestWhyOwnFrames(t *testing.T) {
-	own := profile.Frame{Kind: profile.Managed, Method: "Shop.Orders.Handle", Display: "Shop.Orders.Handle",
+	own := snapshot.Frame{Kind: snapshot.Managed, Method: "Shop.Orders.Handle", Display: "Shop.Orders.Handle",
 		Module: "Shop"}
-	frames := make([]profile.Frame, 0, 42)
+	frames := make([]snapshot.Frame, 0, 42)
 	for i := range 40 {
 		name := fmt.Sprintf("Inner.Step%d", i)
-		frames = append(frames, profile.Frame{
-			Kind: profile.Managed, Method: "System." + name, Display: "System." + name,
+		frames = append(frames, snapshot.Frame{
+			Kind: snapshot.Managed, Method: "System." + name, Display: "System." + name,
 			Module: "System.Private.CoreLib",
 		})
 	}

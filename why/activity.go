@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // activity is what the process did, as far as the evidence tells.
@@ -38,7 +39,7 @@ func (e *evidence) activity() *profile.Activity {
 		switch t := &e.Last().Snap.Threads[i]; {
 		case gather.Resting(t):
 			a.Threads.Idle++
-		case e.Held(), t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
+		case e.Held(), t.Waits(), t.Wait != nil && t.Wait.Kind == snapshot.WaitIO: // a write may be blocked, too
 			a.Threads.Waiting++
 		default:
 			a.Threads.Running++
@@ -82,7 +83,7 @@ func (e *evidence) memoryActivity(a *profile.Activity, last *gather.Moment) {
 const agentMost = 8 << 20
 
 // withoutAgent takes away growth that may be of the agent.
-func withoutAgent(m *profile.Memory) {
+func withoutAgent(m *snapshot.Memory) {
 	for _, part := range []*int64{&m.Files, &m.Code, &m.Native} {
 		if *part > 0 && *part < agentMost {
 			*part = 0

@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 	"clrsnap/why"
 )
 
@@ -50,7 +51,7 @@ func TestNativeAOT(t *testing.T) {
 			x := r.Exceptions[0]
 			if len(r.Exceptions) > 1 || !strings.Contains(x.Text, "System.NullReferenceException") ||
 				!strings.Contains(x.Text, "Hello.Program.Outer") ||
-				!slices.ContainsFunc(x.Frames, func(f profile.Frame) bool {
+				!slices.ContainsFunc(x.Frames, func(f snapshot.Frame) bool {
 					return f.Display == "Hello.Program.Inner{async}"
 				}) {
 				t.Errorf("%d verdicts, and exceptions %+v", len(r.Verdicts), r.Exceptions)

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // judgeBlockedIO looks for threads with one read or write all the time. A write waits for the reader at the other end,
@@ -35,17 +36,17 @@ func judgeBlockedIO(e *evidence) []profile.Verdict {
 
 // blockedBehind are threads and async methods: none can go on before a call returns.
 type blockedBehind struct {
-	threads []profile.ThreadRef
-	queue   int             // of threads: those that most likely wait for the thread of the call to take something
-	example *profile.Thread // nil: no thread
-	methods int             // async methods
-	frames  []profile.Frame // of a method
+	threads []snapshot.ThreadRef
+	queue   int              // of threads: those that most likely wait for the thread of the call to take something
+	example *snapshot.Thread // nil: no thread
+	methods int              // async methods
+	frames  []snapshot.Frame // of a method
 }
 
 func (v *blockedBehind) count() int { return len(v.threads) + v.methods }
 func (v *blockedBehind) none() bool { return v.count() == 0 }
 
-func (v *blockedBehind) add(t *profile.Thread) {
+func (v *blockedBehind) add(t *snapshot.Thread) {
 	v.threads = append(v.threads, gather.Ref(t))
 	if v.example == nil || gather.OwnFrame(v.example.Frames) == nil {
 		v.example = t
@@ -58,15 +59,15 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 	if c.Awaited {
 		for i := range threads {
 			if w := &threads[i]; w.Unmoved &&
-				w.All(func(t *profile.Thread) bool { return gather.WaitsForExit(t.Frames) }) {
+				w.All(func(t *snapshot.Thread) bool { return gather.WaitsForExit(t.Frames) }) {
 				v.add(w.Last())
 			}
 		}
-		e.waitingMethods(&v, func(ch *profile.TaskChain) bool { return gather.WaitsForExit(ch.Frames) })
+		e.waitingMethods(&v, func(ch *snapshot.TaskChain) bool { return gather.WaitsForExit(ch.Frames) })
 		return v
 	}
 	snap := e.Last().Snap
-	at := slices.IndexFunc(snap.Threads, func(t profile.Thread) bool { return t.OSThreadID == c.Thread.OSThreadID })
+	at := slices.IndexFunc(snap.Threads, func(t snapshot.Thread) bool { return t.OSThreadID == c.Thread.OSThreadID })
 	if at < 0 {
 		return v
 	}
@@ -93,7 +94,7 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 			}
 		}
 	}
-	e.waitingMethods(&v, func(ch *profile.TaskChain) bool {
+	e.waitingMethods(&v, func(ch *snapshot.TaskChain) bool {
 		own := gather.OwnFrame(ch.Frames)
 		return queuedFor(ch.WaitsFor) != "" && own != nil && types[outerType(own.Method)]
 	})
@@ -101,13 +102,13 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 }
 
 // waitingMethods counts the async methods that wait in chains of a kind.
-func (e *evidence) waitingMethods(v *blockedBehind, is func(*profile.TaskChain) bool) {
+func (e *evidence) waitingMethods(v *blockedBehind, is func(*snapshot.TaskChain) bool) {
 	l := e.LastFlight()
 	if l == nil {
 		return
 	}
 	for i := range l.Tasks.Chains {
-		if c := &l.Tasks.Chains[i]; c.State == profile.TaskWaiting && is(c) {
+		if c := &l.Tasks.Chains[i]; c.State == snapshot.TaskWaiting && is(c) {
 			if v.methods += c.Count; v.frames == nil {
 				v.frames = c.Frames
 			}
@@ -117,13 +118,13 @@ func (e *evidence) waitingMethods(v *blockedBehind, is func(*profile.TaskChain) 
 
 // queuesFor reports whether a thread most likely waits for another thread to take something, or to make room: the
 // method that waits belongs to a type with a method on the other thread's stack.
-func queuesFor(t *profile.Thread, types map[string]bool) bool {
+func queuesFor(t *snapshot.Thread, types map[string]bool) bool {
 	w := t.Wait
 	if w == nil || gather.Resting(t) {
 		return false
 	}
 	switch w.Kind {
-	case profile.MonitorWait, profile.CollectionAdd, profile.SemaphoreWait:
+	case snapshot.MonitorWait, snapshot.CollectionAdd, snapshot.SemaphoreWait:
 	default:
 		return false // an event may be anything, the end of the program for example
 	}
@@ -131,7 +132,7 @@ func queuesFor(t *profile.Thread, types map[string]bool) bool {
 		return true
 	}
 	for i := range t.Frames {
-		if f := &t.Frames[i]; f.Kind == profile.Managed && !waitsItself(f) {
+		if f := &t.Frames[i]; f.Kind == snapshot.Managed && !waitsItself(f) {
 			return types[outerType(f.Method)]
 		}
 	}
@@ -139,18 +140,18 @@ func queuesFor(t *profile.Thread, types map[string]bool) bool {
 }
 
 // waitsItself reports whether a method is .NET's own way of waiting.
-func waitsItself(f *profile.Frame) bool {
+func waitsItself(f *snapshot.Frame) bool {
 	return f.Module == "System.Private.CoreLib" || f.Module == "System.Collections.Concurrent"
 }
 
 // typesOf are the types of the methods on a stack, other than those of .NET's core.
-func typesOf(frames []profile.Frame) map[string]bool {
+func typesOf(frames []snapshot.Frame) map[string]bool {
 	out := map[string]bool{}
 	for i := range frames {
 		f := &frames[i]
 		switch {
-		case f.Kind != profile.Managed || waitsItself(f) || f.Module == "System.Console":
-		case f.Origin() == profile.OfFramework && strings.HasPrefix(f.Module, "System."):
+		case f.Kind != snapshot.Managed || waitsItself(f) || f.Module == "System.Console":
+		case f.Origin() == snapshot.OfFramework && strings.HasPrefix(f.Module, "System."):
 		default:
 			out[outerType(f.Method)] = true
 		}
@@ -199,7 +200,7 @@ func callVerdict(c *gather.BlockedCall, e *evidence, behind *blockedBehind) prof
 	if c.Stack != nil {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: phrase.ThreadName(c.Thread) + phrase.WaitPhrase(c.Stack) + ":", Frames: c.Stack.Frames,
-			Threads: []profile.ThreadRef{c.Thread},
+			Threads: []snapshot.ThreadRef{c.Thread},
 		})
 	}
 	v.Evidence = append(v.Evidence, c.EndEvidence()...)
@@ -219,7 +220,7 @@ func (e *evidence) likeCall(c *gather.BlockedCall) (n int) {
 	threads := e.Threads()
 	for i := range threads {
 		if t := threads[i].Last(); threads[i].Unmoved && t.OSThreadID != c.Thread.OSThreadID && t.Wait != nil &&
-			t.Wait.Kind == profile.WaitIO && slices.Equal(managed(t.Frames), managed(c.Stack.Frames)) {
+			t.Wait.Kind == snapshot.WaitIO && slices.Equal(managed(t.Frames), managed(c.Stack.Frames)) {
 			n++
 		}
 	}
@@ -227,9 +228,9 @@ func (e *evidence) likeCall(c *gather.BlockedCall) (n int) {
 }
 
 // managed are the names of the managed methods on a stack.
-func managed(frames []profile.Frame) (out []string) {
+func managed(frames []snapshot.Frame) (out []string) {
 	for i := range frames {
-		if frames[i].Kind == profile.Managed {
+		if frames[i].Kind == snapshot.Managed {
 			out = append(out, frames[i].Method)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/openfiles"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // pipeCall is a call of thread 1 of process 42 whose other end process 43 has.
 func pipeCall(writes bool, ends ...gather.FarEnd) gather.BlockedCall {
 	return gather.BlockedCall{
 		Call: openfiles.Call{FD: 5, Writes: writes, Link: "pipe:[7]"}, Pid: 42, Own: true, What: "a pipe",
-		Thread: profile.ThreadRef{OSThreadID: 1, Name: "log"}, Ends: ends,
+		Thread: snapshot.ThreadRef{OSThreadID: 1, Name: "log"}, Ends: ends,
 	}
 }
 
@@ -45,8 +46,8 @@ func TestBlockedIOVerdicts(t *testing.T) {
 		{"a child that nobody waits for", child, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			threads := []profile.Thread{waiting(1, profile.Wait{Kind: profile.WaitIO}, "Shop.Log.Write")}
-			lock := profile.Wait{Kind: profile.MonitorEnter, Object: 0x40, Owner: &profile.ThreadRef{OSThreadID: 1}}
+			threads := []snapshot.Thread{waiting(1, snapshot.Wait{Kind: snapshot.WaitIO}, "Shop.Log.Write")}
+			lock := snapshot.Wait{Kind: snapshot.MonitorEnter, Object: 0x40, Owner: &snapshot.ThreadRef{OSThreadID: 1}}
 			for id := range tt.waiters {
 				threads = append(threads, waiting(10+id, lock, "Shop.Till.Pay"))
 			}
@@ -80,11 +81,11 @@ func TestOuterType(t *testing.T) {
 
 // TestBlockedAlike: a verdict counts the threads that are blocked in the same calls as the caller.
 func TestBlockedAlike(t *testing.T) {
-	send := func(id int) profile.Thread {
-		return waiting(id, profile.Wait{Kind: profile.WaitIO}, "libc.so!send", "System.Net.Sockets.Socket.Send",
+	send := func(id int) snapshot.Thread {
+		return waiting(id, snapshot.Wait{Kind: snapshot.WaitIO}, "libc.so!send", "System.Net.Sockets.Socket.Send",
 			"Shop.Feed.Send")
 	}
-	receive := waiting(4, profile.Wait{Kind: profile.WaitIO}, "libc.so!recv", "System.Net.Sockets.Socket.Receive",
+	receive := waiting(4, snapshot.Wait{Kind: snapshot.WaitIO}, "libc.so!recv", "System.Net.Sockets.Socket.Receive",
 		"Shop.Feed.Send")
 	e := same(4, send(1), send(2), send(3), receive)
 	call := pipeCall(true)

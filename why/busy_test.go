@@ -16,11 +16,13 @@ import (
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // queueFor makes a number of threads that wait for a lock, and the lock's holder, which sleeps.
-func queueFor(waiters int) []profile.Thread {
-	out := []profile.Thread{holding(waiting(1, profile.Wait{Kind: profile.ThreadSleep}, "System.Threading.Thread.Sleep",
+func queueFor(waiters int) []snapshot.Thread {
+	out := []snapshot.Thread{holding(waiting(1, snapshot.Wait{Kind: snapshot.ThreadSleep},
+		"System.Threading.Thread.Sleep",
 		"Shop.Journal.Flush"), 0x10)}
 	for i := range waiters {
 		out = append(out, waiting(10+i, wants(0x10, 1), enter, "Shop.Journal.Append"))
@@ -36,7 +38,7 @@ func TestLocks(t *testing.T) {
 	verdict(t, judgeLocks(same(4, named...)), profile.CauseLockContention, profile.Likely, "Journal.gate")
 	verdict(t, judgeLocks(same(4, queueFor(6)...)), profile.CauseLockContention, profile.Likely,
 		"Shop.Journal.Append", "The holder sleeps, in Shop.Journal.Flush (4 of 4 looks)", "6 of 7 threads")
-	gate := profile.Wait{Kind: profile.MonitorEnter, Object: 0x20, Type: "object", Timeout: profile.Forever}
+	gate := snapshot.Wait{Kind: snapshot.MonitorEnter, Object: 0x20, Type: "object", Timeout: snapshot.Forever}
 	for _, c := range []struct {
 		field     string
 		uncertain bool
@@ -49,7 +51,7 @@ func TestLocks(t *testing.T) {
 		{"Shop.Ledger._gate", false, []uint64{0x20, 0x20, 0x20, 0x20}, "waits to enter Monitor of Ledger._gate 0x20"},
 		{"Shop.Ledger._gate", false, []uint64{0x20, 0x30, 0x40, 0x50}, "waits to enter Monitor of Ledger._gate"},
 	} {
-		var looks [][]profile.Thread
+		var looks [][]snapshot.Thread
 		for _, at := range c.at {
 			queue := queueFor(6)
 			gate.Object, gate.Field = at, c.field
@@ -93,7 +95,7 @@ func TestLocks(t *testing.T) {
 	// In a look the lock is free.
 	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
 	// That may be a chance, if the samples agree.
-	freed := func(waiting time.Duration, looks ...[]profile.Thread) []profile.Verdict {
+	freed := func(waiting time.Duration, looks ...[]snapshot.Thread) []profile.Verdict {
 		r := looksAt(looks...).recorded(3, profile.Wall)
 		for i := range 6 {
 			x := profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(waiting)}
@@ -102,7 +104,7 @@ func TestLocks(t *testing.T) {
 		return judgeLocks(r.done())
 	}
 	for at := range 4 {
-		looks := [][]profile.Thread{queueFor(6), queueFor(6), queueFor(6), queueFor(6)}
+		looks := [][]snapshot.Thread{queueFor(6), queueFor(6), queueFor(6), queueFor(6)}
 		looks[at] = queueFor(0)
 		verdict(t, freed(3*time.Second, looks...), profile.CauseLockContention, profile.Certain, "Shop.Journal.Append")
 		none(t, freed(time.Second, looks...)) // two threads on average
@@ -149,9 +151,9 @@ func TestInside(t *testing.T) {
 }
 
 // blockedWorkers makes workers that wait for a task.
-func blockedWorkers(n int) (out []profile.Thread) {
-	task := profile.Wait{Kind: profile.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task",
-		Timeout: profile.Forever}
+func blockedWorkers(n int) (out []snapshot.Thread) {
+	task := snapshot.Wait{Kind: snapshot.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task",
+		Timeout: snapshot.Forever}
 	for i := range n {
 		out = append(out, worker(waiting(10+i, task, "System.Threading.Tasks.Task.Wait", "Shop.Tenants.Invoke")))
 	}
@@ -180,7 +182,7 @@ func TestPool(t *testing.T) {
 	mixed := blockedWorkers(9)
 	for i := range mixed {
 		if i < 4 {
-			mixed[i].Wait = &profile.Wait{Kind: profile.ThreadSleep, Certain: true}
+			mixed[i].Wait = &snapshot.Wait{Kind: snapshot.ThreadSleep, Certain: true}
 		} else {
 			mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait", fmt.Sprintf("Shop.Tenants.Part%d", i))
 		}
@@ -210,19 +212,19 @@ func TestPool(t *testing.T) {
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(8, 0, 0))) // another worker would start at once
 	handlers := blockedWorkers(8)
 	for i := range handlers { // consumers that wait for work of their own
-		handlers[i].Wait = &profile.Wait{Kind: profile.CollectionTake, Certain: true}
+		handlers[i].Wait = &snapshot.Wait{Kind: snapshot.CollectionTake, Certain: true}
 	}
 	none(t, judgePool(same(2, handlers...).pooled(2, 0, 0)))
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(20, 90, 90)))
 	none(t, judgePool(same(2, blockedWorkers(8)...))) // the queue is unknown, and the pool does not grow
 	none(t, judgePool(same(2, blockedWorkers(1)...).pooled(1, 90, 90)))
 	// A batch: the workers are at work.
-	var batch []profile.Thread
+	var batch []snapshot.Thread
 	for i := range 4 {
 		batch = append(batch, worker(running(i+1, "Shop.Orders.Add")))
 	}
 	none(t, judgePool(same(2, append(batch, blockedWorkers(2)...)...).pooled(2, 900, 900)))
-	idle := worker(waiting(99, profile.Wait{Kind: profile.WaitIdle}, "System.Threading.LowLevelLifoSemaphore.Wait",
+	idle := worker(waiting(99, snapshot.Wait{Kind: snapshot.WaitIdle}, "System.Threading.LowLevelLifoSemaphore.Wait",
 		"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"))
 	e := same(2, append(blockedWorkers(8), idle)...).pooled(2, 90, 90)
 	for i := range e.Looks {
@@ -299,7 +301,7 @@ func TestCPU(t *testing.T) {
 // TestParallelWork: threads of one Parallel.For make progress, though all run one method.
 func TestParallelWork(t *testing.T) {
 	part := []string{"Shop.Prices.Step", "System.Threading.Tasks.Parallel.ForWorker"}
-	at := func(id int) profile.Thread {
+	at := func(id int) snapshot.Thread {
 		x := running(id, part...)
 		x.Frames[1].Module = "System.Threading.Tasks.Parallel"
 		return x
@@ -333,7 +335,7 @@ func TestStarved(t *testing.T) {
 // TestCrowd: threads that share the CPUs in one loop are told together, though each has only a few samples.
 func TestCrowd(t *testing.T) {
 	crowd := func(at func(id, sample int) string) *evidence {
-		var threads []profile.Thread
+		var threads []snapshot.Thread
 		for id := 1; id <= 100; id++ {
 			threads = append(threads, running(id, at(id, 0)))
 		}
@@ -365,7 +367,7 @@ func TestCrowd(t *testing.T) {
 
 // TestStarvedTogether: threads that have hardly had a CPU each are reported with their common method.
 func TestStarvedTogether(t *testing.T) {
-	looks := make([][]profile.Thread, 4)
+	looks := make([][]snapshot.Thread, 4)
 	for id := 1; id <= 100; id++ {
 		for i := range looks {
 			looks[i] = append(looks[i], running(id, []string{"Shop.Cache.Find", "Shop.Cache.Add"}[(id+i)/2%2]))
@@ -538,8 +540,8 @@ func TestGrowth(t *testing.T) {
 	e.piled(handlers, 5000, 8000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more",
 		"1,000 a second", "Shop.PriceAlert")
-	e.Kept = []gather.KeptPile{{Pile: handlers, Path: &profile.HeapPath{
-		Root: profile.RootStatic, Static: "Shop.Alerts.Changed", Steps: []profile.HeapStep{{Type: handlers.Type}},
+	e.Kept = []gather.KeptPile{{Pile: handlers, Path: &snapshot.HeapPath{
+		Root: snapshot.RootStatic, Static: "Shop.Alerts.Changed", Steps: []snapshot.HeapStep{{Type: handlers.Type}},
 	}}}
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Certain, "kept by static field Shop.Alerts.Changed",
 		"static field Shop.Alerts.Changed → System.EventHandler<long>")
@@ -558,11 +560,11 @@ func TestGrowth(t *testing.T) {
 func (e *evidence) piled(p heapwalk.Pile, before, after int) {
 	e.Heaps = nil
 	for i, n := range []int{before, after} {
-		h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
+		h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &snapshot.Heap{}}
 		p.Count = n
 		h.Piles = []heapwalk.Pile{p}
-		h.Types = []profile.HeapType{{Name: "Shop.PriceAlert"}}
-		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: uint64(n), Bytes: uint64(n) * 1024}
+		h.Types = []snapshot.HeapType{{Name: "Shop.PriceAlert"}}
+		h.Types[0].Generations[snapshot.Gen2] = snapshot.HeapAmount{Count: uint64(n), Bytes: uint64(n) * 1024}
 		e.Heaps = append(e.Heaps, h)
 	}
 }
@@ -573,8 +575,8 @@ func TestGrowthOfCollections(t *testing.T) {
 	orders := heapwalk.Pile{Kind: heapwalk.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>",
 		Element: "Shop.Order"}
 	timers := heapwalk.Pile{Kind: heapwalk.Timers, Type: "System.Threading.TimerQueue"}
-	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Orders.all",
-		Steps: []profile.HeapStep{{Type: orders.Type}}}
+	path := &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "Shop.Orders.all",
+		Steps: []snapshot.HeapStep{{Type: orders.Type}}}
 	for _, tt := range []struct {
 		name          string
 		of            heapwalk.Pile
@@ -622,30 +624,31 @@ func TestGrowthOfCollections(t *testing.T) {
 		ids.Count = n
 		e.Heaps[i].Piles = append(e.Heaps[i].Piles, ids)
 	}
-	e.Kept = append([]gather.KeptPile{{Pile: ids, Path: &profile.HeapPath{Root: profile.RootStatic,
-		Static: "System.Threading.ThreadLocal`1.s_ids", Steps: []profile.HeapStep{{Type: ids.Type}}}}}, e.Kept...)
+	e.Kept = append([]gather.KeptPile{{Pile: ids, Path: &snapshot.HeapPath{Root: snapshot.RootStatic,
+		Static: "System.Threading.ThreadLocal`1.s_ids", Steps: []snapshot.HeapStep{{Type: ids.Type}}}}}, e.Kept...)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "kept by static field Shop.Orders.all",
 		"Grows as well: ")
 	e.Kept = e.Kept[1:]
-	faults := []profile.TaskFault{
-		{Count: 1, Method: "Shop.Clock.Tick{async}", Exception: &profile.ExceptionInfo{Type: "System.Exception"}},
-		{Count: 1, Method: "Shop.Orders.Send{async}", Exception: &profile.ExceptionInfo{Type: "System.IO.IOException"}},
+	faults := []snapshot.TaskFault{
+		{Count: 1, Method: "Shop.Clock.Tick{async}", Exception: &snapshot.ExceptionInfo{Type: "System.Exception"}},
+		{Count: 1, Method: "Shop.Orders.Send{async}",
+			Exception: &snapshot.ExceptionInfo{Type: "System.IO.IOException"}},
 	}
-	e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Tasks: &profile.Tasks{Methods: 1, Faults: faults}}}}
+	e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Tasks: &snapshot.Tasks{Methods: 1, Faults: faults}}}}
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
 		"Shop.Orders.Send{async}, a method of the class that keeps it, has ended with System.IO.IOException.",
 		"1 call of Shop.Orders.Send{async}")
 	e.Flights = nil
 	// Work that waits for a worker of the pool is not piled up by the program.
-	e.Kept[0].Path = &profile.HeapPath{Root: profile.RootStatic, Static: "System.Threading.ThreadPool.s_workQueue"}
+	e.Kept[0].Path = &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "System.Threading.ThreadPool.s_workQueue"}
 	none(t, judgeGrowth(e))
 	// On a long path, the program's own code knows the end.
-	long := &profile.HeapPath{Root: profile.RootStatic, Static: "System.Signals.all"}
+	long := &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "System.Signals.all"}
 	for range 30 {
-		long.Steps = append(long.Steps, profile.HeapStep{Type: "System.Action", Field: "_target"})
+		long.Steps = append(long.Steps, snapshot.HeapStep{Type: "System.Action", Field: "_target"})
 	}
-	long.Steps = append(long.Steps, profile.HeapStep{Type: "Shop.Book", Field: "orders"},
-		profile.HeapStep{Type: orders.Type})
+	long.Steps = append(long.Steps, snapshot.HeapStep{Type: "Shop.Book", Field: "orders"},
+		snapshot.HeapStep{Type: orders.Type})
 	e.Kept[0].Path = long
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
 		"It is in field Shop.Book.orders.", "→ … → System.Action._target",
@@ -674,7 +677,7 @@ func TestLittleCPU(t *testing.T) {
 		{"idle", 10, 0, 0, 1.9, ""},
 		{"one thread on a busy machine", 1, 0.5, 0.3, 0, ""},
 	} {
-		var threads []profile.Thread
+		var threads []snapshot.Thread
 		for i := range tt.threads {
 			threads = append(threads, running(10+i, "Shop.Orders.Add"))
 		}
@@ -700,13 +703,13 @@ func TestLittleCPU(t *testing.T) {
 // is in the list is not. Own objects that are kept otherwise are less certain. Objects are not told if most of them are
 // garbage.
 func TestGrowthOfLists(t *testing.T) {
-	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Drawing.last",
-		Steps: []profile.HeapStep{{Type: "Shop.Step", Field: "before"}, {Type: "Shop.Step"}}}
-	dropped := &profile.HeapPath{Root: profile.RootUnknown, Steps: path.Steps}
+	path := &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "Shop.Drawing.last",
+		Steps: []snapshot.HeapStep{{Type: "Shop.Step", Field: "before"}, {Type: "Shop.Step"}}}
+	dropped := &snapshot.HeapPath{Root: snapshot.RootUnknown, Steps: path.Steps}
 	for _, tt := range []struct {
 		name        string
 		kept, steps int
-		path        *profile.HeapPath
+		path        *snapshot.HeapPath
 		age         time.Duration
 		said        profile.Certainty // "": nothing
 	}{
@@ -722,12 +725,12 @@ func TestGrowthOfLists(t *testing.T) {
 		e := same(4)
 		e.Age = tt.age
 		for i, n := range []uint64{5400, 6000} {
-			h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
+			h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &snapshot.Heap{}}
 			for _, of := range []struct{ name, assembly string }{
 				{"Shop.Picture", "Shop"}, {"Shop.Step", "Shop"}, {"byte[]", "System.Private.CoreLib"},
 			} {
-				h.Types = append(h.Types, profile.HeapType{Name: of.name, Assembly: of.assembly,
-					HeapAmount: profile.HeapAmount{Count: n, Bytes: 100 * n}})
+				h.Types = append(h.Types, snapshot.HeapType{Name: of.name, Assembly: of.assembly,
+					HeapAmount: snapshot.HeapAmount{Count: n, Bytes: 100 * n}})
 			}
 			e.Heaps = append(e.Heaps, h)
 		}
@@ -753,9 +756,10 @@ func TestGrowthOfLists(t *testing.T) {
 
 func TestHeapLimit(t *testing.T) {
 	heap := func(used uint64) gather.HeapLook {
-		h := &profile.Heap{Parts: []profile.HeapPart{{Size: used << 20}}, Types: []profile.HeapType{{Name: "byte[]"}}}
-		h.Types[0].Generations[profile.Gen0] = profile.HeapAmount{Count: 1, Bytes: 5 << 20}
-		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: 1, Bytes: (used - 5) << 20}
+		h := &snapshot.Heap{Parts: []snapshot.HeapPart{{Size: used << 20}},
+			Types: []snapshot.HeapType{{Name: "byte[]"}}}
+		h.Types[0].Generations[snapshot.Gen0] = snapshot.HeapAmount{Count: 1, Bytes: 5 << 20}
+		h.Types[0].Generations[snapshot.Gen2] = snapshot.HeapAmount{Count: 1, Bytes: (used - 5) << 20}
 		return gather.HeapLook{Heap: h}
 	}
 	full := func(e *evidence, used uint64) *evidence {
@@ -828,14 +832,14 @@ func TestAgentsMemory(t *testing.T) {
 	e := same(1).recorded(2, profile.GC).done()
 	e.Moments = []gather.Moment{{}, {At: 4 * time.Second}}
 	e.Heaps = []gather.HeapLook{
-		{Heap: &profile.Heap{Memory: &profile.Memory{Native: 100 << 20}}},
-		{At: 4 * time.Second, Heap: &profile.Heap{
-			Memory: &profile.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20},
+		{Heap: &snapshot.Heap{Memory: &snapshot.Memory{Native: 100 << 20}}},
+		{At: 4 * time.Second, Heap: &snapshot.Heap{
+			Memory: &snapshot.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20},
 		}},
 	}
 	var a profile.Activity
 	e.memoryActivity(&a, &e.Moments[1])
-	if got, want := *a.MemoryGrown, (profile.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
+	if got, want := *a.MemoryGrown, (snapshot.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

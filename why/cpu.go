@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of a loop.
@@ -161,8 +162,8 @@ var parallel = []string{"System.Threading.Tasks.Parallel", "System.Linq.Parallel
 // sharesWork reports whether a thread works at a parallel loop together with others: the loop makes progress, item by
 // item. An endless loop in the work for one item is alone in the end.
 func (e *evidence) sharesWork(w *gather.Watched) bool {
-	in := func(t *profile.Thread) bool {
-		return t.State == "running" && slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
+	in := func(t *snapshot.Thread) bool {
+		return t.State == "running" && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
 			return slices.Contains(parallel, f.Module)
 		})
 	}
@@ -241,7 +242,7 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 			if f := managedLeaf(r, x.Node); f != nil {
 				leaves[f] += x.Weight
 			}
-			if f := r.Function(x.Node); f.Kind == profile.Native {
+			if f := r.Function(x.Node); f.Kind == snapshot.Native {
 				natives[f] += x.Weight
 				inNative += x.Weight
 			}
@@ -262,7 +263,7 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 // managedLeaf is the managed function nearest to the leaf.
 func managedLeaf(r *profile.Recording, leaf int32) *profile.Function {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
-		if f := r.Function(n); f.Kind == profile.Managed {
+		if f := r.Function(n); f.Kind == snapshot.Managed {
 			return f
 		}
 	}
@@ -299,7 +300,7 @@ func inRegex(r *profile.Recording, leaf int32) bool {
 		if f.Module == "System.Text.RegularExpressions" || phrase.IsGenerated(f.Method) {
 			return true
 		}
-		if f.Kind == profile.Managed && f.Origin() == profile.OfUser {
+		if f.Kind == snapshot.Managed && f.Origin() == snapshot.OfUser {
 			return false
 		}
 	}
@@ -307,7 +308,7 @@ func inRegex(r *profile.Recording, leaf int32) bool {
 }
 
 // runsIn names the method of a site.
-func runsIn(own *profile.Frame) string {
+func runsIn(own *snapshot.Frame) string {
 	if own != nil && own.Module == "" {
 		return phrase.Method(own) + ", which was made at run time, perhaps with the program's own methods inlined"
 	}
@@ -327,7 +328,7 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	r := e.Samples
 	first := &list[0]
 	own := first.site.Frame(r)
-	var refs []profile.ThreadRef
+	var refs []snapshot.ThreadRef
 	least, ready := 1.0, 0.0
 	ran := time.Duration(0)
 	for i := range list {

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxDeadlocks bounds the deadlocks with a verdict of their own.
@@ -46,7 +47,7 @@ func judgeDeadlock(e *evidence) []profile.Verdict {
 }
 
 // suspectedInAll reports whether the members of a deadlock have waited in each look, and have not run since the first.
-func (e *evidence) suspectedInAll(d *profile.Deadlock, l *gather.Look) bool {
+func (e *evidence) suspectedInAll(d *snapshot.Deadlock, l *gather.Look) bool {
 	if len(e.Looks) < 2 {
 		return e.Core()
 	}
@@ -66,7 +67,7 @@ func (e *evidence) stillWaiting() map[int]bool {
 	return still
 }
 
-func deadlockVerdict(e *evidence, l *gather.Look, d *profile.Deadlock, c profile.Certainty) profile.Verdict {
+func deadlockVerdict(e *evidence, l *gather.Look, d *snapshot.Deadlock, c profile.Certainty) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: c,
 		Text:     deadlockText(l.Snap, d),
@@ -82,7 +83,7 @@ func deadlockVerdict(e *evidence, l *gather.Look, d *profile.Deadlock, c profile
 		t := &l.Snap.Threads[i]
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-			Threads: []profile.ThreadRef{gather.Ref(t)},
+			Threads: []snapshot.ThreadRef{gather.Ref(t)},
 		})
 	}
 	if len(d.Victims) > 0 {
@@ -101,7 +102,7 @@ func more(n int) string {
 	return fmt.Sprintf("%d more threads wait", n)
 }
 
-func victims(s *profile.Snapshot, list []int) profile.Evidence {
+func victims(s *snapshot.Snapshot, list []int) profile.Evidence {
 	in := gather.Tally{}
 	e := profile.Evidence{}
 	for _, i := range list {
@@ -123,7 +124,7 @@ func victims(s *profile.Snapshot, list []int) profile.Evidence {
 }
 
 // deadlockText says who waits for whom, with each thread's own method.
-func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
+func deadlockText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
 	var words []string
 	for k, i := range d.Threads {
 		if k == maxShown {
@@ -148,7 +149,7 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 
 // entangled is a thread of a deadlock with the locks for which other threads of the deadlock wait. Such a lock names
 // its owner itself.
-func entangled(s *profile.Snapshot, d *profile.Deadlock, t *profile.Thread) profile.Thread {
+func entangled(s *snapshot.Snapshot, d *snapshot.Deadlock, t *snapshot.Thread) snapshot.Thread {
 	out := *t
 	out.Holds = nil
 	for k := range t.Holds {
@@ -169,7 +170,7 @@ func entangled(s *profile.Snapshot, d *profile.Deadlock, t *profile.Thread) prof
 }
 
 // threadIn names a thread and its own method: "orders-2 (4242), in Orders.Handle,".
-func threadIn(t *profile.Thread) string {
+func threadIn(t *snapshot.Thread) string {
 	return phrase.ThreadName(gather.Ref(t)) + ", in " + phrase.Method(gather.OwnFrame(t.Frames)) + ","
 }
 
@@ -205,8 +206,8 @@ func judgeStuckHolder(e *evidence) []profile.Verdict {
 	return []profile.Verdict{stuckHolder(e, byID[best], waiters[best])}
 }
 
-func waitsForPermit(t *profile.Thread) bool {
-	return t.Wait != nil && t.Wait.Kind == profile.SemaphoreWait && t.Wait.Timeout <= 0
+func waitsForPermit(t *snapshot.Thread) bool {
+	return t.Wait != nil && t.Wait.Kind == snapshot.SemaphoreWait && t.Wait.Timeout <= 0
 }
 
 func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profile.Verdict {
@@ -232,7 +233,7 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 	}
 	v.Evidence = []profile.Evidence{{
 		Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-		Threads: []profile.ThreadRef{gather.Ref(t)},
+		Threads: []snapshot.ThreadRef{gather.Ref(t)},
 	}}
 	in := profile.Evidence{
 		Text: fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:", waitNow(len(behind)), lock,
@@ -249,20 +250,20 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 // takesElsewhere reports whether a thread waits for a lock in a method outside the holder's stack: waiter and holder
 // do different things under the lock. Consumers of a queue take the lock in the method in which one consumer waits
 // for work.
-func takesElsewhere(t, holder *profile.Thread) bool {
+func takesElsewhere(t, holder *snapshot.Thread) bool {
 	own := gather.OwnFrame(t.Frames)
-	return own != nil && !slices.ContainsFunc(holder.Frames, func(f profile.Frame) bool {
+	return own != nil && !slices.ContainsFunc(holder.Frames, func(f snapshot.Frame) bool {
 		return f.Method == own.Method && f.Module == own.Module
 	})
 }
 
 // isLock reports whether a wait is for a lock with an owner.
-func isLock(w *profile.Wait) bool {
+func isLock(w *snapshot.Wait) bool {
 	if w == nil {
 		return false
 	}
 	switch w.Kind {
-	case profile.MonitorEnter, profile.LockEnter, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock:
+	case snapshot.MonitorEnter, snapshot.LockEnter, snapshot.ReadLock, snapshot.UpgradeableLock, snapshot.WriteLock:
 		return true
 	}
 	return false

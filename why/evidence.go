@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"clrsnap/internal/gather"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // span is the time between the beginnings of the first and the last look.
@@ -37,7 +37,7 @@ func (e *evidence) ranAndReady() (ran, ready time.Duration) {
 }
 
 // blockedIn is the own method in which a thread waits; "": none.
-func blockedIn(t *profile.Thread) string {
+func blockedIn(t *snapshot.Thread) string {
 	if f := gather.OwnFrame(t.Frames); f != nil {
 		return f.Display
 	}

@@ -9,14 +9,15 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/procfs"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // frame makes a frame of the program's own method, of a framework method, or of a native "library!function".
-func frame(method string) profile.Frame {
+func frame(method string) snapshot.Frame {
 	if library, function, ok := strings.Cut(method, "!"); ok {
-		return profile.Frame{Kind: profile.Native, Method: function, Display: function, Module: library, SP: 0x1000}
+		return snapshot.Frame{Kind: snapshot.Native, Method: function, Display: function, Module: library, SP: 0x1000}
 	}
-	f := profile.Frame{Kind: profile.Managed, Method: method, Display: method, Module: "Shop", SP: 0x1000}
+	f := snapshot.Frame{Kind: snapshot.Managed, Method: method, Display: method, Module: "Shop", SP: 0x1000}
 	if strings.HasPrefix(method, "IL_STUB") {
 		f.Module = ""
 	}
@@ -30,10 +31,12 @@ func frame(method string) profile.Frame {
 }
 
 // native makes a frame of a library.
-func native(module string) profile.Frame { return profile.Frame{Kind: profile.Native, Module: module} }
+func native(module string) snapshot.Frame {
+	return snapshot.Frame{Kind: snapshot.Native, Module: module}
+}
 
 // stack makes a stack, leaf first.
-func stack(methods ...string) (out []profile.Frame) {
+func stack(methods ...string) (out []snapshot.Frame) {
 	for i, m := range methods {
 		f := frame(m)
 		f.SP += uint64(0x100 * i)
@@ -43,40 +46,40 @@ func stack(methods ...string) (out []profile.Frame) {
 }
 
 // waiting makes a blocked thread.
-func waiting(id int, w profile.Wait, methods ...string) profile.Thread {
+func waiting(id int, w snapshot.Wait, methods ...string) snapshot.Thread {
 	w.Certain = true
-	return profile.Thread{
+	return snapshot.Thread{
 		OSThreadID: id, ManagedThreadID: id, ThreadID: uint64(id) << 8, Name: fmt.Sprintf("orders-%d", id),
 		Mode: "preemptive", State: "waiting (futex)", Complete: true, Wait: &w, Frames: stack(methods...),
 	}
 }
 
 // running makes a thread that runs.
-func running(id int, methods ...string) profile.Thread {
-	t := waiting(id, profile.Wait{}, methods...)
+func running(id int, methods ...string) snapshot.Thread {
+	t := waiting(id, snapshot.Wait{}, methods...)
 	t.Wait, t.State, t.Mode = nil, "running", "cooperative"
 	return t
 }
 
 // worker makes a thread a pool worker.
-func worker(t profile.Thread) profile.Thread {
+func worker(t snapshot.Thread) snapshot.Thread {
 	t.Role = gather.WorkerRole
 	return t
 }
 
 // holding makes a thread hold a lock.
-func holding(t profile.Thread, object uint64) profile.Thread {
-	t.Holds = append(t.Holds, profile.Wait{
-		Kind: profile.MonitorEnter, Object: object, Type: "Shop.Order", Recursion: 1, Certain: true,
+func holding(t snapshot.Thread, object uint64) snapshot.Thread {
+	t.Holds = append(t.Holds, snapshot.Wait{
+		Kind: snapshot.MonitorEnter, Object: object, Type: "Shop.Order", Recursion: 1, Certain: true,
 	})
 	return t
 }
 
 // wants is a wait for the lock of an object.
-func wants(object uint64, owner int) profile.Wait {
-	w := profile.Wait{Kind: profile.MonitorEnter, Object: object, Type: "Shop.Order", Timeout: profile.Forever}
+func wants(object uint64, owner int) snapshot.Wait {
+	w := snapshot.Wait{Kind: snapshot.MonitorEnter, Object: object, Type: "Shop.Order", Timeout: snapshot.Forever}
 	if owner != 0 {
-		w.Owner = &profile.ThreadRef{OSThreadID: owner, ManagedThreadID: owner}
+		w.Owner = &snapshot.ThreadRef{OSThreadID: owner, ManagedThreadID: owner}
 	}
 	return w
 }
@@ -84,12 +87,12 @@ func wants(object uint64, owner int) profile.Wait {
 const tick = time.Second
 
 // looksAt makes evidence of looks one second apart, in which nobody runs.
-func looksAt(looks ...[]profile.Thread) *evidence {
-	e := &evidence{gather.Evidence{Process: profile.Process{PID: 42,
-		Runtime: profile.Runtime{Path: "/usr/lib/libcoreclr.so"}}}}
+func looksAt(looks ...[]snapshot.Thread) *evidence {
+	e := &evidence{gather.Evidence{Process: snapshot.Process{PID: 42,
+		Runtime: snapshot.Runtime{Path: "/usr/lib/libcoreclr.so"}}}}
 	for i, threads := range looks {
 		l := gather.Look{
-			At: time.Duration(i) * tick, Until: time.Duration(i+1) * tick, Snap: &profile.Snapshot{Threads: threads},
+			At: time.Duration(i) * tick, Until: time.Duration(i+1) * tick, Snap: &snapshot.Snapshot{Threads: threads},
 			Ran: map[int]procfs.Schedstat{}, After: map[int]procfs.Schedstat{},
 		}
 		for _, t := range threads {
@@ -104,10 +107,10 @@ func looksAt(looks ...[]profile.Thread) *evidence {
 }
 
 // same makes evidence of several equal looks.
-func same(n int, threads ...profile.Thread) *evidence {
-	looks := make([][]profile.Thread, n)
+func same(n int, threads ...snapshot.Thread) *evidence {
+	looks := make([][]snapshot.Thread, n)
 	for i := range looks {
-		looks[i] = append([]profile.Thread(nil), threads...)
+		looks[i] = append([]snapshot.Thread(nil), threads...)
 	}
 	return looksAt(looks...)
 }
@@ -164,7 +167,7 @@ func (r *recorder) add(id int, x profile.Sample, event string, methods ...string
 		if event == "" {
 			continue
 		}
-		at := r.b.Function(profile.Function{Kind: profile.Event, Display: event, Short: event})
+		at := r.b.Function(profile.Function{Kind: snapshot.Event, Display: event, Short: event})
 		node = r.b.Child(node, r.b.Location(profile.Location{Function: at}))
 	}
 	x.Thread, x.Node, x.Count = r.threads[id], node, max(x.Count, 1)

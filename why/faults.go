@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // mostMessage bounds the text of an exception, in characters.
@@ -42,7 +43,7 @@ func judgeServices(e *evidence) (out []profile.Verdict) {
 }
 
 // exceptionText is the type and the beginning of the message of an exception.
-func exceptionText(x *profile.ExceptionInfo) string {
+func exceptionText(x *snapshot.ExceptionInfo) string {
 	message := strings.Join(strings.Fields(x.Message), " ")
 	if r := []rune(message); len(r) > mostMessage {
 		message = string(r[:mostMessage]) + "…"
@@ -54,7 +55,7 @@ func exceptionText(x *profile.ExceptionInfo) string {
 }
 
 // traceOf is the stack trace of an exception, as frames.
-func traceOf(x *profile.ExceptionInfo) (out []profile.Frame) {
+func traceOf(x *snapshot.ExceptionInfo) (out []snapshot.Frame) {
 	for i := range x.Frames {
 		if f := &x.Frames[i]; !f.Hidden {
 			out = append(out, f.Frame)
@@ -64,7 +65,7 @@ func traceOf(x *profile.ExceptionInfo) (out []profile.Frame) {
 }
 
 // faultEvidence tells of a failed task.
-func (e *evidence) faultEvidence(f *profile.TaskFault) profile.Evidence {
+func (e *evidence) faultEvidence(f *snapshot.TaskFault) profile.Evidence {
 	what := cmp.Or(f.Method, "a task")
 	text := fmt.Sprintf("%s of %s %s ended with %s", phrase.Counted(f.Count, "call", "calls"), what,
 		verb(f.Count, "has", "have"), exceptionText(f.Exception))

@@ -8,12 +8,13 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // fullQueue is threads that wait in one own method for room in a BlockingCollection, and have not moved in any look.
 type fullQueue struct {
-	example *profile.Thread
-	threads []profile.ThreadRef
+	example *snapshot.Thread
+	threads []snapshot.ThreadRef
 	types   map[string]bool // of the methods on the threads' stacks
 }
 
@@ -24,7 +25,7 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 	if len(e.Looks) < 2 || e.Core() || e.span() < gather.Enough {
 		return nil
 	}
-	adds := func(t *profile.Thread) bool { return t.Wait != nil && t.Wait.Kind == profile.CollectionAdd }
+	adds := func(t *snapshot.Thread) bool { return t.Wait != nil && t.Wait.Kind == snapshot.CollectionAdd }
 	queues := map[string]*fullQueue{}
 	moving := map[string]bool{}
 	threads := e.Threads()
@@ -78,7 +79,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), phrase.Method(gather.OwnFrame(t.Frames)))
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: "What may take from the queue, " + phrase.ThreadName(gather.Ref(t)) + ":", Frames: t.Frames,
-			Threads: []profile.ThreadRef{gather.Ref(t)},
+			Threads: []snapshot.ThreadRef{gather.Ref(t)},
 		})
 		return v
 	}
@@ -93,7 +94,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 
 // consumer is a thread that may be at work on an item of the queue; nil: none. A thread in methods of the same class
 // comes first.
-func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *profile.Thread) {
+func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *snapshot.Thread) {
 	unmoved := map[int]bool{}
 	for i := range threads {
 		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
@@ -103,7 +104,7 @@ func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *prof
 		t := &list[i]
 		own := gather.OwnFrame(t.Frames)
 		switch {
-		case own == nil || gather.Resting(t) || kindOf(t) == string(profile.CollectionAdd):
+		case own == nil || gather.Resting(t) || kindOf(t) == string(snapshot.CollectionAdd):
 		case q.types[outerType(own.Method)]:
 			return t
 		case found == nil && (t.Wait == nil || !unmoved[t.OSThreadID] || !waitsForOthers(t.Wait)):
@@ -115,9 +116,9 @@ func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *prof
 
 // waitsForOthers reports whether a thread that has not moved waits for what others do or send, or for the time. A
 // consumer at work does not, most often.
-func waitsForOthers(w *profile.Wait) bool {
+func waitsForOthers(w *snapshot.Wait) bool {
 	switch w.Kind {
-	case profile.CollectionTake, profile.EventWait, profile.WaitIO, profile.ThreadJoin, profile.ThreadSleep:
+	case snapshot.CollectionTake, snapshot.EventWait, snapshot.WaitIO, snapshot.ThreadJoin, snapshot.ThreadSleep:
 		return true
 	}
 	return w.Kind.OfTasks()

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of garbage collection.
@@ -53,7 +54,7 @@ func collectionsOf(r *profile.Recording) collections {
 		c.pause += time.Duration(x.Weight)
 		c.count += x.Events
 		f := r.Function(x.Node)
-		if f == nil || f.Kind != profile.Event {
+		if f == nil || f.Kind != snapshot.Event {
 			continue
 		}
 		if d := time.Duration(x.Weight); d > c.longest {
@@ -226,6 +227,6 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 }
 
 // withoutEvents leaves out the frames of events.
-func withoutEvents(stack []profile.Frame) []profile.Frame {
-	return slices.DeleteFunc(stack, func(f profile.Frame) bool { return f.Kind == profile.Event })
+func withoutEvents(stack []snapshot.Frame) []snapshot.Frame {
+	return slices.DeleteFunc(stack, func(f snapshot.Frame) bool { return f.Kind == snapshot.Event })
 }

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 func judgeGrowth(e *evidence) []profile.Verdict {
 	growing := e.Growing()
 	best := -1
-	var path *profile.HeapPath
+	var path *snapshot.HeapPath
 	for i := range growing {
 		k := e.keeper(&growing[i])
 		if k != nil && strings.HasPrefix(k.Static, "System.Threading.ThreadPool.") {
@@ -57,12 +58,12 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 
 // lessSure reports whether a linked list says more than a pile. Timers and the callbacks of a token are linked lists
 // themselves.
-func lessSure(p *gather.Pile, age time.Duration, path *profile.HeapPath) bool {
+func lessSure(p *gather.Pile, age time.Duration, path *snapshot.HeapPath) bool {
 	return p.Certainty(age, path) == profile.Possible && p.Kind != heapwalk.Timers && p.Kind != heapwalk.Token
 }
 
 // keeper is the path that keeps a pile; nil: not known.
-func (e *evidence) keeper(p *gather.Pile) *profile.HeapPath {
+func (e *evidence) keeper(p *gather.Pile) *snapshot.HeapPath {
 	for i := range e.Kept {
 		if k := &e.Kept[i]; k.Kind == p.Kind && k.Type == p.Type && k.Element == p.Element && k.At == p.At {
 			return k.Path
@@ -71,7 +72,7 @@ func (e *evidence) keeper(p *gather.Pile) *profile.HeapPath {
 	return nil
 }
 
-func pileVerdict(p *gather.Pile, e *evidence, path *profile.HeapPath) profile.Verdict {
+func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: p.Certainty(e.Age, path), Text: "Objects pile up: " + p.Text(e.Age),
 		Commands: p.Commands(e.Process.PID),
@@ -106,7 +107,7 @@ func fewMethods(n int) string {
 
 // addFailed tells of the failed tasks whose methods belong to the classes on the way to a collection: such a method may
 // have taken elements out of the collection.
-func (e *evidence) addFailed(v *profile.Verdict, path *profile.HeapPath) {
+func (e *evidence) addFailed(v *profile.Verdict, path *snapshot.HeapPath) {
 	l, types := e.LastFlight(), ownTypes(path)
 	if l == nil {
 		return
@@ -147,8 +148,8 @@ func (e *evidence) grownOld() (out []profile.Evidence) {
 
 // keptBy says in which field a path ends, and at which root the path begins: a root of .NET is an accident, because the
 // shortest way begins there. The text begins with a blank; "": neither is known.
-func keptBy(path *profile.HeapPath) string {
-	field, own := gather.OwnField(path), path.Static == "" || !profile.Framework(path.Static)
+func keptBy(path *snapshot.HeapPath) string {
+	field, own := gather.OwnField(path), path.Static == "" || !snapshot.Framework(path.Static)
 	switch {
 	case field != "" && own:
 		return " It is in " + field + ", kept by " + path.Beginning() + "."
@@ -161,14 +162,14 @@ func keptBy(path *profile.HeapPath) string {
 }
 
 // throughChannel reports whether a path leads to the items of a channel.
-func throughChannel(path *profile.HeapPath) bool {
-	return slices.ContainsFunc(path.Steps, func(s profile.HeapStep) bool {
+func throughChannel(path *snapshot.HeapPath) bool {
+	return slices.ContainsFunc(path.Steps, func(s snapshot.HeapStep) bool {
 		return strings.HasPrefix(s.Type, "System.Threading.Channels.")
 	})
 }
 
 // wayText is a path as one line: the beginning and the end. The program's own code knows the end.
-func wayText(path *profile.HeapPath) string {
+func wayText(path *snapshot.HeapPath) string {
 	parts := []string{path.Beginning()}
 	left := len(path.Steps) - shownOnPaths
 	for i, s := range path.Steps {
@@ -196,8 +197,9 @@ func oldBytes(h *gather.HeapLook) (n int64) {
 }
 
 // old is the amount of a type that has survived for a while, or is large.
-func old(t *profile.HeapType) (a profile.HeapAmount) {
-	for _, g := range []profile.Generation{profile.Gen1, profile.Gen2, profile.LargeObjects, profile.PinnedObjects} {
+func old(t *snapshot.HeapType) (a snapshot.HeapAmount) {
+	for _, g := range []snapshot.Generation{snapshot.Gen1, snapshot.Gen2, snapshot.LargeObjects,
+		snapshot.PinnedObjects} {
 		a.Add(t.Generations[g])
 	}
 	return a

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // httpCalls is what HttpClient's pools of connections to one address say.
@@ -21,7 +22,7 @@ type httpCalls struct {
 
 // someCalls are some calls of a group: other calls may have a connection to another address.
 type someCalls struct {
-	*profile.CallGroup
+	*snapshot.CallGroup
 	n int
 }
 
@@ -38,8 +39,8 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 		g := &e.Web.Calls[i]
 		n := callsTo(g, c.remote)
 		switch g.Phase {
-		case profile.CallAnswer:
-		case profile.CallOpen: // for some calls, the head of the answer has come, and the body is being read
+		case snapshot.CallAnswer:
+		case snapshot.CallOpen: // for some calls, the head of the answer has come, and the body is being read
 			n = min(n, open)
 			open -= n
 		default:
@@ -54,7 +55,7 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 		return nil
 	}
 	for i := range e.Web.Calls {
-		if g := &e.Web.Calls[i]; g.Phase == profile.CallConnection && servers[g.Authority] {
+		if g := &e.Web.Calls[i]; g.Phase == snapshot.CallConnection && servers[g.Authority] {
 			h.queue = append(h.queue, someCalls{g, len(g.Calls)})
 		}
 	}
@@ -72,7 +73,7 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 }
 
 // callsTo is how many calls of a group have a connection to an address. A server may have several addresses.
-func callsTo(g *profile.CallGroup, remote string) (n int) {
+func callsTo(g *snapshot.CallGroup, remote string) (n int) {
 	for i := range g.Calls {
 		if g.Calls[i].Remote == remote {
 			n++
@@ -173,7 +174,7 @@ func verb(n int, one, many string) string {
 // callText describes calls.
 func callText(g someCalls) string {
 	what := "the answer"
-	if g.Phase == profile.CallConnection {
+	if g.Phase == snapshot.CallConnection {
 		what = "a connection"
 	}
 	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path,
@@ -195,7 +196,7 @@ func judgeCallQueue(e *evidence) []profile.Verdict {
 	before, after := e.Flights[0].Requests, e.LastFlight().Requests
 	for i := range after.Pools {
 		p := &after.Pools[i]
-		if hasQueue(p) && slices.ContainsFunc(before.Pools, func(b profile.CallPool) bool {
+		if hasQueue(p) && slices.ContainsFunc(before.Pools, func(b snapshot.CallPool) bool {
 			return b.Authority == p.Authority && b.Secure == p.Secure && hasQueue(&b)
 		}) {
 			return []profile.Verdict{callQueue(e, after, p)}
@@ -205,16 +206,16 @@ func judgeCallQueue(e *evidence) []profile.Verdict {
 }
 
 // hasQueue reports whether many calls wait for a connection, and the pool may make no more connections.
-func hasQueue(p *profile.CallPool) bool {
+func hasQueue(p *snapshot.CallPool) bool {
 	return p.HTTP1.Maximum > 0 && p.Active >= p.HTTP1.Maximum && p.Queued >= max(fewQueued, deepQueue*p.HTTP1.Maximum)
 }
 
-func callQueue(e *evidence, r *profile.Requests, p *profile.CallPool) profile.Verdict {
+func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool) profile.Verdict {
 	h := httpCalls{}
 	for i := range r.Calls {
 		if g := &r.Calls[i]; g.Authority != p.Authority {
 			continue
-		} else if g.Phase == profile.CallConnection {
+		} else if g.Phase == snapshot.CallConnection {
 			h.queue = append(h.queue, someCalls{g, len(g.Calls)})
 		} else {
 			h.waiting = append(h.waiting, someCalls{g, len(g.Calls)})

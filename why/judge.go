@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/gather"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A judge looks for one cause, and returns nothing if a healthy program could look the same.
@@ -85,7 +86,7 @@ func explained(v, o *profile.Verdict) bool {
 func sharesOwnMethod(v, o *profile.Verdict) bool {
 	own := gather.OwnFrame(v.Evidence[0].Frames)
 	return own != nil && slices.ContainsFunc(o.Evidence, func(e profile.Evidence) bool {
-		return slices.ContainsFunc(e.Frames, func(f profile.Frame) bool { return f.Method == own.Method })
+		return slices.ContainsFunc(e.Frames, func(f snapshot.Frame) bool { return f.Method == own.Method })
 	})
 }
 
@@ -98,7 +99,7 @@ func sharesThread(v, o *profile.Verdict) bool {
 		}
 	}
 	return slices.ContainsFunc(v.Evidence, func(e profile.Evidence) bool {
-		return slices.ContainsFunc(e.Threads, func(t profile.ThreadRef) bool { return of[t.OSThreadID] })
+		return slices.ContainsFunc(e.Threads, func(t snapshot.ThreadRef) bool { return of[t.OSThreadID] })
 	})
 }
 
@@ -140,9 +141,9 @@ func settle(all []profile.Verdict) []profile.Verdict {
 }
 
 // hasStack reports whether some evidence has a stack with equal methods. A stack without frames is in none.
-func hasStack(list []profile.Evidence, frames []profile.Frame) bool {
+func hasStack(list []profile.Evidence, frames []snapshot.Frame) bool {
 	return len(frames) > 0 && slices.ContainsFunc(list, func(e profile.Evidence) bool {
-		return slices.EqualFunc(e.Frames, frames, func(a, b profile.Frame) bool {
+		return slices.EqualFunc(e.Frames, frames, func(a, b snapshot.Frame) bool {
 			return a.Method == b.Method && a.IP == b.IP
 		})
 	})

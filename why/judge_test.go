@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestSettle: consequences are told with their root, and the gravest comes first.
 func TestSettle(t *testing.T) {
 	of := func(c profile.Cause, certainty profile.Certainty, methods ...string) profile.Verdict {
 		return profile.Verdict{Cause: c, Certainty: certainty, Text: string(c), Evidence: []profile.Evidence{{
-			Frames: stack(methods...), Threads: []profile.ThreadRef{{OSThreadID: 1}},
+			Frames: stack(methods...), Threads: []snapshot.ThreadRef{{OSThreadID: 1}},
 		}}}
 	}
 	elsewhere := func(v profile.Verdict) profile.Verdict {
@@ -19,7 +20,7 @@ func TestSettle(t *testing.T) {
 		return v
 	}
 	through := of(profile.CauseLockContention, profile.Likely)
-	through.Evidence[0].Threads = append(through.Evidence[0].Threads, profile.ThreadRef{OSThreadID: 2})
+	through.Evidence[0].Threads = append(through.Evidence[0].Threads, snapshot.ThreadRef{OSThreadID: 2})
 	causes := func(list []profile.Verdict) (out []profile.Cause) {
 		for _, v := range list {
 			out = append(out, v.Cause)
@@ -96,7 +97,7 @@ func TestConsequence(t *testing.T) {
 		v := profile.Verdict{Cause: c, Certainty: profile.Likely, Text: string(c)}
 		for _, m := range methods {
 			v.Evidence = append(v.Evidence, profile.Evidence{
-				Text: m, Frames: stack(m), Threads: []profile.ThreadRef{{OSThreadID: 1}},
+				Text: m, Frames: stack(m), Threads: []snapshot.ThreadRef{{OSThreadID: 1}},
 			})
 		}
 		return v

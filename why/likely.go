@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // judgeLikely looks for deadlocks with likely wait edges.
@@ -31,7 +32,7 @@ func judgeLikely(e *evidence) []profile.Verdict {
 
 // lasts reports whether the members of a likely deadlock were there before, and whether its threads have waited in
 // all looks.
-func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
+func (e *evidence) lasts(d *snapshot.LikelyDeadlock) bool {
 	if e.Core() {
 		return true
 	}
@@ -40,19 +41,19 @@ func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
 	}
 	key := partiesKey(e.Likely, d)
 	before := e.LikelyBefore.WaitGraph().Likely
-	if !slices.ContainsFunc(before, func(o profile.LikelyDeadlock) bool {
+	if !slices.ContainsFunc(before, func(o snapshot.LikelyDeadlock) bool {
 		return partiesKey(e.LikelyBefore, &o) == key
 	}) {
 		return false
 	}
 	still := e.stillWaiting()
-	return !slices.ContainsFunc(d.Members, func(p profile.Party) bool {
+	return !slices.ContainsFunc(d.Members, func(p snapshot.Party) bool {
 		return p.Thread >= 0 && !still[e.Likely.Threads[p.Thread].OSThreadID]
 	})
 }
 
 // partiesKey is equal for circles of the same threads and methods. The collector may have moved the objects.
-func partiesKey(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
+func partiesKey(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) string {
 	var names []string
 	for _, p := range d.Members {
 		if p.Thread >= 0 {
@@ -65,14 +66,14 @@ func partiesKey(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
 	return strings.Join(names, "\n")
 }
 
-func awaitName(a *profile.Await) string {
+func awaitName(a *snapshot.Await) string {
 	if len(a.Frames) == 0 {
 		return "an async method"
 	}
 	return a.Frames[0].Display
 }
 
-func (e *evidence) likelyVerdict(d *profile.LikelyDeadlock) profile.Verdict {
+func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 	s := e.Likely
 	var words []string
 	for i, p := range d.Members {
@@ -97,13 +98,13 @@ func (e *evidence) likelyVerdict(d *profile.LikelyDeadlock) profile.Verdict {
 }
 
 // partyText describes a member's wait, and the next member's part in the wait.
-func partyText(s *profile.Snapshot, p, next profile.Party) string {
+func partyText(s *snapshot.Snapshot, p, next snapshot.Party) string {
 	n := s.NeedOf(p, next)
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
 		named := t.Wait != nil && t.Wait.Field != ""
 		need := needPhrase(s, n, next, !named)
-		if n != nil && n.Kind == profile.TaskLock && t.Wait != nil && t.Wait.Method != "" {
+		if n != nil && n.Kind == snapshot.TaskLock && t.Wait != nil && t.Wait.Method != "" {
 			need = "" // already named
 		}
 		return threadIn(t) + phrase.WaitPhrase(t) + need
@@ -117,9 +118,9 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 		return text + " waits"
 	}
 	switch n.Kind {
-	case profile.SemaphoreLock, profile.CompletionLock:
+	case snapshot.SemaphoreLock, snapshot.CompletionLock:
 		text += " awaits " + phrase.Object(n.Type, n.Object, "an object")
-	case profile.TaskLock:
+	case snapshot.TaskLock:
 		text += " awaits a task"
 	}
 	return text + needPhrase(s, n, next, true)
@@ -127,7 +128,7 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 
 // needPhrase describes the holder's part in a likely wait edge: ", a permit of which … most likely holds". name: the
 // field comes first, because no text has named the field yet.
-func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name bool) string {
+func needPhrase(s *snapshot.Snapshot, n *snapshot.Need, next snapshot.Party, name bool) string {
 	if n == nil {
 		return "" // the wait says enough
 	}
@@ -138,16 +139,16 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 		who = awaitName(&s.Awaits[next.Await])
 	}
 	switch n.Kind {
-	case profile.SemaphoreLock:
+	case snapshot.SemaphoreLock:
 		field := ""
 		if n.Field != "" && name {
 			field = " (" + display.Field(n.Field) + ")"
 		}
 		return fmt.Sprintf("%s, a permit of which %s most likely holds", field, who)
-	case profile.ContextLock:
+	case snapshot.ContextLock:
 		return fmt.Sprintf(" could go on, but most likely only through %s on %s, which is blocked",
 			display.ShortType(n.Type), who)
-	case profile.CompletionLock:
+	case snapshot.CompletionLock:
 		return fmt.Sprintf(", which %s most likely completes", who)
 	}
 	if next.Thread >= 0 {
@@ -157,12 +158,12 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 }
 
 // partyEvidence shows the place of a member.
-func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
+func partyEvidence(s *snapshot.Snapshot, p snapshot.Party) profile.Evidence {
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
 		return profile.Evidence{
 			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-			Threads: []profile.ThreadRef{gather.Ref(t)},
+			Threads: []snapshot.ThreadRef{gather.Ref(t)},
 		}
 	}
 	a := &s.Awaits[p.Await]
@@ -171,7 +172,7 @@ func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
 }
 
 // holders names the likely holders of the semaphore that a thread waits for; "": nobody is known.
-func (e *evidence) holders(t *profile.Thread) string {
+func (e *evidence) holders(t *snapshot.Thread) string {
 	if e.Likely == nil {
 		return ""
 	}

@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 	"clrsnap/why"
-
-	"golang.org/x/sys/unix"
 )
 
 // An ailment is a trouble of the program "ailing", and the required verdict.
@@ -202,7 +203,7 @@ func TestLookAtCrowd(t *testing.T) {
 			}
 			checkActivity(t, r)
 			c := r.Activity.CPU
-			managed := livetest.OfKind(c.Path, profile.Managed) // a timer may have interrupted the method
+			managed := livetest.OfKind(c.Path, snapshot.Managed) // a timer may have interrupted the method
 			if c.ByKind[profile.CPUOwn] < 0.5 || c.PathShare < 0.5 || len(managed) == 0 ||
 				!strings.HasPrefix(managed[0].Display, "Shop.Busy.Match") {
 				t.Errorf("%+v", c)

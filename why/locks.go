@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -22,18 +23,18 @@ const (
 
 // convoy is a lock with waiters.
 type convoy struct {
-	kind    profile.LockKind
+	kind    snapshot.LockKind
 	typ     string
 	field   string       // the field with the lock, if known
-	of      string       // as in profile.Wait
+	of      string       // as in snapshot.Wait
 	waiters []int        // of the type's most wanted lock, by look
 	busy    []int        // busy threads, by look
 	in      gather.Tally // own methods in which threads wait
-	example *profile.Thread
+	example *snapshot.Thread
 	object  uint64
-	holders []*profile.Thread // in looks with a holder
-	threads []profile.ThreadRef
-	stuck   []profile.ThreadRef // threads that have waited the whole time and have not moved
+	holders []*snapshot.Thread // in looks with a holder
+	threads []snapshot.ThreadRef
+	stuck   []snapshot.ThreadRef // threads that have waited the whole time and have not moved
 }
 
 // judgeLocks looks for a lock that many threads wait for most of the time, or that a few threads wait for all the
@@ -68,7 +69,7 @@ func (e *evidence) convoys() map[string]*convoy {
 		g := l.Snap.WaitGraph()
 		for k := range g.Locks {
 			lock := &g.Locks[k]
-			var waiters []*profile.Thread
+			var waiters []*snapshot.Thread
 			for _, w := range lock.Waiters {
 				if isLock(w.Wait) {
 					waiters = append(waiters, &l.Snap.Threads[w.Thread])
@@ -103,15 +104,15 @@ func (c *convoy) findStuck(threads []gather.Watched) {
 	}
 	for i := range threads {
 		w := &threads[i]
-		if t := gather.Ref(w.Last()); w.Unmoved && w.All(func(t *profile.Thread) bool { return isLock(t.Wait) }) &&
-			slices.ContainsFunc(c.threads, func(o profile.ThreadRef) bool { return o.OSThreadID == t.OSThreadID }) {
+		if t := gather.Ref(w.Last()); w.Unmoved && w.All(func(t *snapshot.Thread) bool { return isLock(t.Wait) }) &&
+			slices.ContainsFunc(c.threads, func(o snapshot.ThreadRef) bool { return o.OSThreadID == t.OSThreadID }) {
 			c.stuck = append(c.stuck, t)
 		}
 	}
 }
 
 // add adds a look's state of the lock. Of several locks of one type the lock with the most waiters counts.
-func (c *convoy) add(l *gather.Look, lock *profile.LockState, waiters []*profile.Thread, look, busy int) {
+func (c *convoy) add(l *gather.Look, lock *snapshot.LockState, waiters []*snapshot.Thread, look, busy int) {
 	for len(c.waiters) <= look {
 		c.waiters, c.busy = append(c.waiters, 0), append(c.busy, busy)
 	}
@@ -187,7 +188,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	} else {
 		place = "in " + place
 	}
-	lock := phrase.ObjectOf(&profile.Wait{Type: c.typ, Of: c.of, Object: c.object, Field: c.field}, "a lock")
+	lock := phrase.ObjectOf(&snapshot.Wait{Type: c.typ, Of: c.of, Object: c.object, Field: c.field}, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Threads queue for a lock: %.0f of %.0f threads that are not idle wait for %s, %s.",
@@ -224,7 +225,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 
 // takesTurns reports whether the threads look like consumers of a queue that wait for work in turn.
 func (c *convoy) takesTurns() bool {
-	return !slices.ContainsFunc(c.holders, func(h *profile.Thread) bool {
+	return !slices.ContainsFunc(c.holders, func(h *snapshot.Thread) bool {
 		return !waitsForPermit(h) || takesElsewhere(c.example, h)
 	})
 }
@@ -252,7 +253,7 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 			phrase.Counted(len(c.holders), "look", "looks"))
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text:   fmt.Sprintf("%s held the lock and %s:", phrase.ThreadName(gather.Ref(h)), exact),
-			Frames: h.Frames, Threads: []profile.ThreadRef{gather.Ref(h)},
+			Frames: h.Frames, Threads: []snapshot.ThreadRef{gather.Ref(h)},
 		})
 		return true
 	}
@@ -323,7 +324,7 @@ func below(r *profile.Recording, leaf int32, display string) bool {
 func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
 	own = gather.OwnNode(r, leaf)
 	for n := leaf; n > 0 && n != own; n = r.Nodes[n].Parent {
-		if f := r.Function(n); f.Kind == profile.Managed {
+		if f := r.Function(n); f.Kind == snapshot.Managed {
 			callee = f.Display
 		}
 	}
@@ -332,22 +333,22 @@ func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
 
 // holderDoes says what a thread does, without the details of the moment. The address of the awaited object is part of
 // the text if exactly is set.
-func holderDoes(t *profile.Thread, exactly bool) string {
+func holderDoes(t *snapshot.Thread, exactly bool) string {
 	w := t.Wait
 	switch {
 	case w == nil && t.State == "running":
 		return "runs"
 	case w == nil:
 		return "is " + t.State
-	case w.Kind == profile.ThreadSleep:
+	case w.Kind == snapshot.ThreadSleep:
 		return "sleeps"
-	case w.Kind == profile.WaitIO && w.Target != "":
+	case w.Kind == snapshot.WaitIO && w.Target != "":
 		return "waits for input or output (" + w.Target + ")"
-	case w.Kind == profile.TaskWait:
+	case w.Kind == snapshot.TaskWait:
 		return "waits for a task"
 	case w.Kind.OfTasks():
 		return "waits for several tasks"
-	case w.Kind == profile.ThreadJoin:
+	case w.Kind == snapshot.ThreadJoin:
 		return "waits for the end of a thread"
 	case phrase.WaitPhrases[w.Kind] != "":
 		thing := *w

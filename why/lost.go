@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // judgeLost looks for async methods that wait for a permit that was never released.
@@ -27,7 +28,7 @@ func judgeLost(e *evidence) []profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for a permit of %s%s. ", waiters,
-			phrase.ObjectOf(&profile.Wait{Type: l.Type, Object: l.Object, Field: l.Field}, "a SemaphoreSlim"), none) +
+			phrase.ObjectOf(&snapshot.Wait{Type: l.Type, Object: l.Object, Field: l.Field}, "a SemaphoreSlim"), none) +
 			lostText(l) + fmt.Sprintf(" %s in %s.", oneText(l), phrase.Method(gather.OwnFrame(l.Frames))),
 		Evidence: []profile.Evidence{{Text: firstText(l), Frames: l.Frames, Threads: e.waitersOf(l)}},
 		Commands: []string{"clrsnap tasks " + e.Again()},
@@ -42,13 +43,13 @@ func judgeLost(e *evidence) []profile.Verdict {
 }
 
 // waitersOf are the threads that wait for a permit of a semaphore in the last look.
-func (e *evidence) waitersOf(l *profile.Lost) (out []profile.ThreadRef) {
+func (e *evidence) waitersOf(l *snapshot.Lost) (out []snapshot.ThreadRef) {
 	if len(e.Looks) == 0 {
 		return nil
 	}
 	for i := range e.Last().Snap.Threads {
 		t := &e.Last().Snap.Threads[i]
-		if w := t.Wait; w != nil && w.Kind == profile.SemaphoreWait && (w.Object == l.Object || w.Field == l.Field &&
+		if w := t.Wait; w != nil && w.Kind == snapshot.SemaphoreWait && (w.Object == l.Object || w.Field == l.Field &&
 			w.Field != "") {
 			out = append(out, gather.Ref(t))
 		}
@@ -57,14 +58,14 @@ func (e *evidence) waitersOf(l *profile.Lost) (out []profile.ThreadRef) {
 }
 
 // oneText and firstText introduce the shown waiter: the first async method of a queue, or any thread.
-func oneText(l *profile.Lost) string {
+func oneText(l *snapshot.Lost) string {
 	if l.Threads > 0 {
 		return "One of them waits"
 	}
 	return "The first one waits"
 }
 
-func firstText(l *profile.Lost) string {
+func firstText(l *snapshot.Lost) string {
 	if l.Threads > 0 {
 		return "One of them:"
 	}
@@ -72,7 +73,7 @@ func firstText(l *profile.Lost) string {
 }
 
 // lostText says who takes and releases the permits, and that nobody is seen to have one.
-func lostText(l *profile.Lost) string {
+func lostText(l *snapshot.Lost) string {
 	if n := len(l.Iterators); n > 0 {
 		permits := phrase.Counted(n, "permit", "permits")
 		if l.Permits > 0 {

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // judgeNames looks for names of hosts that are not resolved: threads wait for the answer of a name server in all looks.
@@ -16,7 +17,7 @@ func judgeNames(e *evidence) []profile.Verdict {
 	if len(e.Looks) < 2 || e.Core() || e.span() < gather.Enough {
 		return nil
 	}
-	var list []*profile.Thread
+	var list []*snapshot.Thread
 	servers := gather.Tally{}
 	threads := e.Threads()
 	for i := range threads {
@@ -39,7 +40,7 @@ func judgeNames(e *evidence) []profile.Verdict {
 		v.Certainty = profile.Possible
 	}
 	t := list[0]
-	if i := slices.IndexFunc(list, func(t *profile.Thread) bool { return gather.OwnFrame(t.Frames) != nil }); i >= 0 {
+	if i := slices.IndexFunc(list, func(t *snapshot.Thread) bool { return gather.OwnFrame(t.Frames) != nil }); i >= 0 {
 		t = list[i]
 		v.Text += fmt.Sprintf(" One of them is in %s.", phrase.Method(gather.OwnFrame(t.Frames)))
 	}
@@ -57,7 +58,7 @@ func judgeNames(e *evidence) []profile.Verdict {
 func unanswered(w *gather.Watched) (server string) {
 	last, same := "", false
 	for _, t := range w.Looks {
-		if t.Wait == nil || t.Wait.Kind != profile.WaitIO || !resolves(t.Wait.Target) {
+		if t.Wait == nil || t.Wait.Kind != snapshot.WaitIO || !resolves(t.Wait.Target) {
 			return ""
 		}
 		same = same || t.Wait.Target == last

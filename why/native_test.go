@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/gather"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestNativeGrowthLows: memory that is given back in between does not grow, whatever two readings
@@ -20,9 +21,9 @@ func TestNativeGrowthLows(t *testing.T) {
 				Bytes: bytes(i)})
 		}
 		for _, i := range []int{4, 39} {
-			m := profile.Memory{RSS: bytes(i), Native: bytes(i)}
+			m := snapshot.Memory{RSS: bytes(i), Native: bytes(i)}
 			e.Heaps = append(e.Heaps, gather.HeapLook{At: time.Duration(i) * 100 * time.Millisecond,
-				Heap: &profile.Heap{Memory: &m}})
+				Heap: &snapshot.Heap{Memory: &m}})
 		}
 		return e
 	}
@@ -37,7 +38,7 @@ func TestNativeGrowthLows(t *testing.T) {
 		return 20 * mib
 	})))
 	last := grows.Last().Snap
-	last.Threads = make([]profile.Thread, 80)
+	last.Threads = make([]snapshot.Thread, 80)
 	none(t, judgeNativeGrowth(grows)) // each of 80 more threads has a part of it
 	last.Threads = nil
 	grows.Anonymous = grows.Anonymous[:9]

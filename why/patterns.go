@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // pattern is a known way of using more CPU time than the work needs, recognised by the frames of samples.
@@ -40,7 +41,7 @@ const searchedFrames = 40
 // upward calls f for the nodes of the managed frames from the leaf on, until f returns false.
 func upward(r *profile.Recording, leaf int32, f func(n int32, fn *profile.Function) bool) {
 	for n, i := leaf, 0; n > 0 && i < searchedFrames; n, i = r.Nodes[n].Parent, i+1 {
-		if fn := r.Function(n); fn.Kind == profile.Managed && !f(n, fn) {
+		if fn := r.Function(n); fn.Kind == snapshot.Managed && !f(n, fn) {
 			return
 		}
 	}
@@ -61,7 +62,7 @@ func structKey(r *profile.Recording, leaf int32) (out int32) {
 			out = 0 // a call of reflection
 			return false
 		}
-		return out == 0 && f.Origin() == profile.OfFramework
+		return out == 0 && f.Origin() == snapshot.OfFramework
 	})
 	return out
 }
@@ -105,10 +106,10 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 			case f.Module == assembly || phrase.IsGenerated(f.Method) &&
 				strings.HasSuffix(assembly, "RegularExpressions"):
 				out = n
-			case f.Origin() != profile.OfFramework:
+			case f.Origin() != snapshot.OfFramework:
 				between++
 			}
-			return out == 0 && between <= own || out != 0 && f.Origin() == profile.OfFramework
+			return out == 0 && between <= own || out != 0 && f.Origin() == snapshot.OfFramework
 		})
 		return out
 	}
@@ -118,7 +119,7 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 // samples each.
 func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []profile.Evidence) {
 	r := e.Samples
-	tell := func(share float64, text string, own *profile.Frame, leaf int32) {
+	tell := func(share float64, text string, own *snapshot.Frame, leaf int32) {
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s of the CPU time is in ", phrase.Percent(share)) + fmt.Sprintf(text,
 				phrase.Method(own)),
@@ -184,8 +185,8 @@ type allocations struct {
 	share         float64 // of all bytes
 	rate, average int64   // bytes a second, and of an object
 	of            string  // the type at the place with the most bytes
-	own           *profile.Frame
-	frames        []profile.Frame
+	own           *snapshot.Frame
+	frames        []snapshot.Frame
 }
 
 // allocates sums up the allocations of some types; false: less than a share of all bytes, or less than so many bytes a

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of starvation.
@@ -24,8 +25,8 @@ const (
 type workers struct {
 	all, idle, blocked int
 	in                 gather.Tally // own methods of the blocked workers
-	kinds              gather.Tally // profile.WaitKind of the blocked workers
-	list               []*profile.Thread
+	kinds              gather.Tally // snapshot.WaitKind of the blocked workers
+	list               []*snapshot.Thread
 }
 
 // workersOf sums up the workers of a look.
@@ -38,7 +39,7 @@ func workersOf(l *gather.Look) workers {
 		}
 		w.all++
 		switch {
-		case t.Idle() == profile.IdleWorker:
+		case t.Idle() == snapshot.IdleWorker:
 			w.idle++
 		case gather.Blocked(t):
 			w.blocked++
@@ -52,7 +53,7 @@ func workersOf(l *gather.Look) workers {
 	return w
 }
 
-func kindOf(t *profile.Thread) string {
+func kindOf(t *snapshot.Thread) string {
 	if t.Wait == nil {
 		return ""
 	}
@@ -108,7 +109,7 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 	if p == nil {
 		return nil
 	}
-	waiting := func(t *profile.Thread) bool {
+	waiting := func(t *snapshot.Thread) bool {
 		return t.Role == gather.WorkerRole && t.Wait != nil && t.Wait.Kind.OfTasks()
 	}
 	all := workersOf(e.Last())
@@ -128,7 +129,7 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 		return nil
 	}
 	in, n := w.in.Top()
-	example := w.example(in, string(profile.TaskWait))
+	example := w.example(in, string(snapshot.TaskWait))
 	v := profile.Verdict{
 		Cause: profile.CausePoolStarvation, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%d of the %d workers of the thread pool wait for tasks with .Result, Wait() or "+
@@ -199,7 +200,7 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		v.Text += fmt.Sprintf(", %d of them in %s", n, phrase.Method(gather.OwnFrame(example.Frames)))
 		like = fmt.Sprintf("%s in that method", phrase.Counted(n, "worker", "workers"))
 	}
-	const task = string(profile.TaskWait)
+	const task = string(snapshot.TaskWait)
 	if kind == task && kindOf(example) == task && float64(of) >= mostlyBlocked*float64(last.blocked) {
 		v.Text += ", which waits for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
 			"If the task needs a worker to end, there is none."
@@ -225,7 +226,7 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 }
 
 // example is a worker blocked in an own method, of the given kind if there is one.
-func (w *workers) example(in, kind string) *profile.Thread {
+func (w *workers) example(in, kind string) *snapshot.Thread {
 	out := w.list[0]
 	for _, t := range w.list {
 		switch {

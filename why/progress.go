@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of requests that stand still.
@@ -69,11 +70,11 @@ func servingOf(l *gather.FlightLook) map[string]int {
 
 // standing is requests that stood still in one place.
 type standing struct {
-	group  *profile.RequestGroup
+	group  *snapshot.RequestGroup
 	count  int
 	oldest time.Time // zero: not known
 
-	threads []profile.ThreadRef // that run the requests
+	threads []snapshot.ThreadRef // that run the requests
 }
 
 // judgeStalled looks for requests that neither end nor go on.
@@ -132,13 +133,13 @@ const manyMethods = 10
 
 // queuedFor names the thing that an async method queues for; "": no queue. An idle program has no such queue. Consumers
 // of a channel and readers of a socket wait for work, and a promised task may be news.
-func queuedFor(w *profile.Awaited) string {
+func queuedFor(w *snapshot.Awaited) string {
 	switch {
 	case w == nil:
 		return ""
-	case w.Kind == profile.AwaitsSemaphore:
+	case w.Kind == snapshot.AwaitsSemaphore:
 		return "a permit of a SemaphoreSlim"
-	case w.Kind == profile.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
+	case w.Kind == snapshot.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
 		return fullChannel
 	}
 	return ""
@@ -157,7 +158,7 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		thing, own := queuedFor(c.WaitsFor), gather.OwnFrame(c.Frames)
-		if thing == "" || own == nil || c.State != profile.TaskWaiting {
+		if thing == "" || own == nil || c.State != snapshot.TaskWaiting {
 			continue
 		}
 		key := tasks.ChainKey(c)
@@ -189,23 +190,23 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 
 // readerFailed reports whether nobody is seen who takes items from a channel, and a method that did has ended with an
 // exception.
-func (e *evidence) readerFailed(tasks *profile.Tasks) bool {
-	return len(e.Readers) == 0 && !slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+func (e *evidence) readerFailed(tasks *snapshot.Tasks) bool {
+	return len(e.Readers) == 0 && !slices.ContainsFunc(tasks.Chains, func(c snapshot.TaskChain) bool {
 		return readsChannel(&c)
-	}) && slices.ContainsFunc(tasks.Faults, func(f profile.TaskFault) bool { return f.ReadsChannel })
+	}) && slices.ContainsFunc(tasks.Faults, func(f snapshot.TaskFault) bool { return f.ReadsChannel })
 }
 
 // readsChannel reports whether a chain takes items from a channel. A writer to a full channel does not, most likely.
-func readsChannel(c *profile.TaskChain) bool {
+func readsChannel(c *snapshot.TaskChain) bool {
 	return c.ReadsChannel && gather.OwnFrame(c.Frames) != nil &&
 		!(queuedFor(c.WaitsFor) == fullChannel && c.Count > 1)
 }
 
 // addReaders says who takes items from channels: suspended methods, threads, and, if there are none, methods that have
 // ended with an exception. By the code alone, whether a reader reads the channel in question is not certain.
-func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
+func (e *evidence) addReaders(v *profile.Verdict, tasks *snapshot.Tasks) {
 	found := 0
-	tell := func(what, does string, frames []profile.Frame, threads []profile.ThreadRef) {
+	tell := func(what, does string, frames []snapshot.Frame, threads []snapshot.ThreadRef) {
 		if found++; found > maxReaders {
 			return
 		}
@@ -225,7 +226,7 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 		tell(phrase.Method(&c.Frames[c.Reader]), chainDoes(c, c.Reader), c.Frames, nil)
 	}
 	for _, t := range e.Readers {
-		tell(phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), t.Frames, []profile.ThreadRef{gather.Ref(t)})
+		tell(phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), t.Frames, []snapshot.ThreadRef{gather.Ref(t)})
 	}
 	if found > 0 {
 		return
@@ -251,17 +252,17 @@ const maxReaders = 3
 
 // place is the requests for one path in one place.
 type place struct {
-	group    *profile.RequestGroup // one of the groups: groups differ in what the requests wait for
-	requests map[string]*profile.Request
+	group    *snapshot.RequestGroup // one of the groups: groups differ in what the requests wait for
+	requests map[string]*snapshot.Request
 }
 
-func placesOf(r *profile.Requests) map[string]*place {
+func placesOf(r *snapshot.Requests) map[string]*place {
 	out := map[string]*place{}
 	for i := range r.Requests {
 		g := &r.Requests[i]
 		key := placeOf(g)
 		if out[key] == nil {
-			out[key] = &place{g, map[string]*profile.Request{}}
+			out[key] = &place{g, map[string]*snapshot.Request{}}
 		}
 		for k := range g.Requests {
 			out[key].requests[g.Requests[k].ID] = &g.Requests[k]
@@ -298,23 +299,23 @@ func (p *place) since(before *place) (s standing) {
 // standsIn reports whether a request can stand still in a place. The client sends a request's body, a timer ends by
 // itself, and a thread may run a task or a method that the request waits for. A thread that sleeps may do so again and
 // again.
-func standsIn(d *profile.Doing) bool {
+func standsIn(d *snapshot.Doing) bool {
 	if d.Wait != nil {
 		return true
 	}
 	w := d.WaitsFor
-	if d.State != profile.TaskWaiting || w == nil || w.HasDue {
+	if d.State != snapshot.TaskWaiting || w == nil || w.HasDue {
 		return false
 	}
 	switch w.Kind {
-	case profile.AwaitsTimer, profile.AwaitsPipe, profile.AwaitsYield, profile.AwaitsTask, profile.AwaitsMethod:
+	case snapshot.AwaitsTimer, snapshot.AwaitsPipe, snapshot.AwaitsYield, snapshot.AwaitsTask, snapshot.AwaitsMethod:
 		return false
 	}
 	return true
 }
 
 // placeOf is equal for requests of one path in one place.
-func placeOf(g *profile.RequestGroup) string {
+func placeOf(g *snapshot.RequestGroup) string {
 	place := []string{g.Method, g.Path, string(g.Doing.State)}
 	if w := g.Doing.WaitsFor; w != nil {
 		place = append(place, string(w.Kind), w.Type)
@@ -337,7 +338,7 @@ func (s *standing) certainty(span time.Duration, at time.Time) profile.Certainty
 	age := at.Sub(s.oldest)
 	due := float64(s.count) * float64(span) / float64(max(age, span))
 	d := &s.group.Doing
-	remote := d.Call != nil || d.WaitsFor != nil && d.WaitsFor.Kind == profile.AwaitsSocket
+	remote := d.Call != nil || d.WaitsFor != nil && d.WaitsFor.Kind == snapshot.AwaitsSocket
 	switch {
 	case (due >= dueToEnd || age >= longServed) && age > 2*span && !remote:
 		return profile.Likely
@@ -365,9 +366,9 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 		phrase.Method(gather.OwnFrame(s.group.Doing.Frames)))
 	switch d := &s.group.Doing; {
 	case c != profile.Possible || d.Call != nil:
-	case d.Wait != nil && d.Wait.Kind == profile.ThreadSleep:
+	case d.Wait != nil && d.Wait.Kind == snapshot.ThreadSleep:
 		v.Text += " Requests that take long on purpose look the same."
-	case d.Wait != nil, d.WaitsFor != nil && d.WaitsFor.Kind == profile.AwaitsSemaphore: // so nobody waits for news
+	case d.Wait != nil, d.WaitsFor != nil && d.WaitsFor.Kind == snapshot.AwaitsSemaphore: // so nobody waits for news
 	default:
 		v.Text += " Requests that wait for news look the same."
 	}
@@ -394,12 +395,12 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 }
 
 // waitsForText is a clause about what requests wait for.
-func waitsForText(d *profile.Doing) string {
+func waitsForText(d *snapshot.Doing) string {
 	switch {
 	case d.Call != nil:
 		return "The requests wait for a call to " + d.Call.Authority
 	case d.Wait != nil:
-		return "Each request has blocked its thread, which " + phrase.Doing(&profile.Thread{Wait: d.Wait})
+		return "Each request has blocked its thread, which " + phrase.Doing(&snapshot.Thread{Wait: d.Wait})
 	case d.WaitsFor.Target != "":
 		return "The requests wait for " + d.WaitsFor.Target
 	}

@@ -10,29 +10,30 @@ import (
 	"clrsnap/internal/requests"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // source is what an async method waits for that only the program can bring about.
-var source = profile.Awaited{Kind: profile.AwaitsCompletion, Type: "System.Threading.Tasks.TaskCompletionSource"}
+var source = snapshot.Awaited{Kind: snapshot.AwaitsCompletion, Type: "System.Threading.Tasks.TaskCompletionSource"}
 
 // served makes a group of requests for a path, with the given numbers, begun so long before the look.
-func served(at time.Time, path string, wait *profile.Awaited, own string, age time.Duration, ids ...int,
-) profile.RequestGroup {
-	g := profile.RequestGroup{Method: "GET", Path: path, Doing: profile.Doing{
-		State: profile.TaskWaiting, WaitsFor: wait, Frames: stack(own),
+func served(at time.Time, path string, wait *snapshot.Awaited, own string, age time.Duration, ids ...int,
+) snapshot.RequestGroup {
+	g := snapshot.RequestGroup{Method: "GET", Path: path, Doing: snapshot.Doing{
+		State: snapshot.TaskWaiting, WaitsFor: wait, Frames: stack(own),
 	}}
 	for _, id := range ids {
-		g.Requests = append(g.Requests, profile.Request{ID: fmt.Sprintf("0HN%d:00000001", id), Since: at.Add(-age)})
+		g.Requests = append(g.Requests, snapshot.Request{ID: fmt.Sprintf("0HN%d:00000001", id), Since: at.Add(-age)})
 	}
 	return g
 }
 
 // flights are two looks, some seconds apart.
-func flights(e *evidence, before, after []profile.RequestGroup) *evidence {
-	for i, groups := range [][]profile.RequestGroup{before, after} {
+func flights(e *evidence, before, after []snapshot.RequestGroup) *evidence {
+	for i, groups := range [][]snapshot.RequestGroup{before, after} {
 		at := time.Duration(i) * 3 * time.Second
 		e.Flights = append(e.Flights, gather.FlightLook{At: at, InFlight: &requests.InFlight{
-			Requests: &profile.Requests{Requests: groups, CapturedAt: e.Began.Add(at)}, Tasks: &profile.Tasks{},
+			Requests: &snapshot.Requests{Requests: groups, CapturedAt: e.Began.Add(at)}, Tasks: &snapshot.Tasks{},
 			Begun: map[string]int{"0HN1": 1 + 30*i},
 		}})
 	}
@@ -49,14 +50,15 @@ func TestStalled(t *testing.T) {
 		}
 		return out
 	}
-	socket := profile.Awaited{Kind: profile.AwaitsSocket, Target: "recv tcp 10.0.0.1:1000 → 10.0.0.9:5432 established"}
-	timer := profile.Awaited{Kind: profile.AwaitsTimer, HasDue: true}
+	socket := snapshot.Awaited{Kind: snapshot.AwaitsSocket,
+		Target: "recv tcp 10.0.0.1:1000 → 10.0.0.9:5432 established"}
+	timer := snapshot.Awaited{Kind: snapshot.AwaitsTimer, HasDue: true}
 	const path, own = "/orders/{id}", "Shop.Orders.Find"
 	all := ids(1, 40)
 	for _, tt := range []struct {
 		name       string
-		wait, last *profile.Awaited // at the two looks
-		age        time.Duration    // at the last look
+		wait, last *snapshot.Awaited // at the two looks
+		age        time.Duration     // at the last look
 		was, is    []int
 		answering  bool
 		certainty  profile.Certainty
@@ -77,13 +79,13 @@ func TestStalled(t *testing.T) {
 		age := tt.age - 3*time.Second // at the first look: the looks are three seconds apart
 		before := served(began, path, tt.wait, own, age, tt.was...)
 		after := served(began, path, tt.last, own, age, tt.is...)
-		for _, g := range []*profile.RequestGroup{&before, &after} {
+		for _, g := range []*snapshot.RequestGroup{&before, &after} {
 			for k := range g.Requests {
 				g.Requests[k].Answering = tt.answering
 			}
 		}
-		e := flights(same(3, running(7, "Shop.Cache.Find")).runs(7, 1, 0), []profile.RequestGroup{before},
-			[]profile.RequestGroup{after})
+		e := flights(same(3, running(7, "Shop.Cache.Find")).runs(7, 1, 0), []snapshot.RequestGroup{before},
+			[]snapshot.RequestGroup{after})
 		list := judgeStalled(e)
 		if tt.certainty == "" {
 			for _, v := range list {
@@ -102,7 +104,7 @@ func TestStalled(t *testing.T) {
 			}
 		}
 	}
-	still := []profile.RequestGroup{served(began, path, &source, own, 27*time.Second, all...)}
+	still := []snapshot.RequestGroup{served(began, path, &source, own, 27*time.Second, all...)}
 	if n := flights(same(1), still, still).requestsEnded(); n != 30 {
 		t.Errorf("%d requests have ended, want 30", n)
 	}
@@ -110,14 +112,14 @@ func TestStalled(t *testing.T) {
 
 // TestStalledMethods: a queue of async methods that only grows is told. A queue that moves, or does not grow, is not.
 func TestStalledMethods(t *testing.T) {
-	semaphore := profile.Awaited{Kind: profile.AwaitsSemaphore, Object: 0x40, Type: "System.Threading.SemaphoreSlim"}
-	written := profile.Awaited{Kind: profile.AwaitsChannel,
+	semaphore := snapshot.Awaited{Kind: snapshot.AwaitsSemaphore, Object: 0x40, Type: "System.Threading.SemaphoreSlim"}
+	written := snapshot.Awaited{Kind: snapshot.AwaitsChannel,
 		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
-	read := profile.Awaited{Kind: profile.AwaitsChannel,
+	read := snapshot.Awaited{Kind: snapshot.AwaitsChannel,
 		Type: "System.Threading.Channels.BlockedReadAsyncOperation<int>"}
 	for _, tt := range []struct {
 		name                     string
-		wait                     profile.Awaited
+		wait                     snapshot.Awaited
 		first, last, nextF, next uint64 // objects at the first and the last look: from, up to
 		again                    uint64 // 1: at the last look, the methods wait for other objects
 		says                     string
@@ -132,7 +134,7 @@ func TestStalledMethods(t *testing.T) {
 		{"as before", semaphore, 1, 20, 1, 20, 0, ""},
 		{"few", semaphore, 1, 5, 1, 9, 0, ""},
 	} {
-		chain := profile.TaskChain{Frames: stack("Shop.Books.Book"), WaitsFor: &tt.wait, State: profile.TaskWaiting}
+		chain := snapshot.TaskChain{Frames: stack("Shop.Books.Book"), WaitsFor: &tt.wait, State: snapshot.TaskWaiting}
 		e := flights(same(1), nil, nil)
 		for i, objects := range [][2]uint64{{tt.first, tt.last}, {tt.nextF, tt.next}} {
 			waiting := map[uint64]requests.WaitingChain{}
@@ -141,7 +143,7 @@ func TestStalledMethods(t *testing.T) {
 			}
 			c := chain
 			c.Count = len(waiting)
-			e.Flights[i].Waiting, e.Flights[i].Tasks.Chains = waiting, []profile.TaskChain{c}
+			e.Flights[i].Waiting, e.Flights[i].Tasks.Chains = waiting, []snapshot.TaskChain{c}
 		}
 		list := judgeStalled(e)
 		if tt.says == "" {

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of calls that get no answer.
@@ -23,7 +24,7 @@ const (
 type called struct {
 	remote      string
 	threads     []*gather.Watched
-	chains      []*profile.TaskChain
+	chains      []*snapshot.TaskChain
 	connections []*gather.Socket // have sent something, and got no answer
 	all         int              // connections to the address
 	connecting  int              // connections not yet made
@@ -63,7 +64,7 @@ func (e *evidence) called() []*called {
 	}
 	for i := range e.Chains {
 		c := &e.Chains[i]
-		if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSocket {
+		if c.WaitsFor == nil || c.WaitsFor.Kind != snapshot.AwaitsSocket {
 			continue
 		}
 		if _, to := endsIn(c.WaitsFor.Target); to != "" && by[to] != nil {
@@ -100,7 +101,7 @@ func endsOf(w *gather.Watched) (local, remote string) {
 		return "", ""
 	}
 	for _, t := range w.Looks {
-		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
+		if t.Wait == nil || t.Wait.Kind != snapshot.WaitIO {
 			return "", ""
 		}
 		from, to := endsIn(t.Wait.Target)
@@ -155,8 +156,8 @@ func (c *called) callers() int {
 
 // queue is the calls that wait for a connection of an HttpClient at its connection limit.
 type queue struct {
-	threads []*profile.Thread
-	chains  []*profile.TaskChain
+	threads []*snapshot.Thread
+	chains  []*snapshot.TaskChain
 }
 
 // queueing finds the queue: calls of HttpClient without a connection, in the last look.
@@ -164,23 +165,23 @@ func (e *evidence) queueing() (q queue) {
 	if len(e.Looks) > 0 {
 		for i := range e.Last().Snap.Threads {
 			t := &e.Last().Snap.Threads[i]
-			if gather.Blocked(t) && callsHTTP(t.Frames) && (t.Wait == nil || t.Wait.Kind != profile.WaitIO) {
+			if gather.Blocked(t) && callsHTTP(t.Frames) && (t.Wait == nil || t.Wait.Kind != snapshot.WaitIO) {
 				q.threads = append(q.threads, t)
 			}
 		}
 	}
 	for i := range e.Chains {
 		c := &e.Chains[i]
-		if c.State == profile.TaskWaiting && callsHTTP(c.Frames) && c.WaitsFor != nil &&
-			c.WaitsFor.Kind != profile.AwaitsSocket && gather.OwnFrame(c.Frames) != nil {
+		if c.State == snapshot.TaskWaiting && callsHTTP(c.Frames) && c.WaitsFor != nil &&
+			c.WaitsFor.Kind != snapshot.AwaitsSocket && gather.OwnFrame(c.Frames) != nil {
 			q.chains = append(q.chains, c)
 		}
 	}
 	return q
 }
 
-func callsHTTP(frames []profile.Frame) bool {
-	return slices.ContainsFunc(frames, func(f profile.Frame) bool { return f.Module == "System.Net.Http" })
+func callsHTTP(frames []snapshot.Frame) bool {
+	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool { return f.Module == "System.Net.Http" })
 }
 
 func (q *queue) sum() int {
@@ -192,7 +193,7 @@ func (q *queue) sum() int {
 }
 
 // frames are the frames of one waiter.
-func (q *queue) frames() []profile.Frame {
+func (q *queue) frames() []snapshot.Frame {
 	if len(q.threads) > 0 {
 		return q.threads[0].Frames
 	}
@@ -263,7 +264,7 @@ func asyncCalls(n int) string {
 }
 
 // waiting is the evidence of the waiting threads, with t as example.
-func (c *called) waiting(t *profile.Thread) profile.Evidence {
+func (c *called) waiting(t *snapshot.Thread) profile.Evidence {
 	e := profile.Evidence{
 		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", phrase.ThreadsOf(len(c.threads)),
 			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),

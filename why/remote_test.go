@@ -8,14 +8,15 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const supplier = "10.1.2.9:6352"
 
 // receiving makes threads that wait for an answer.
-func receiving(n int, remote string) (out []profile.Thread) {
+func receiving(n int, remote string) (out []snapshot.Thread) {
 	for i := range n {
-		io := profile.Wait{Kind: profile.WaitIO,
+		io := snapshot.Wait{Kind: snapshot.WaitIO,
 			Target: fmt.Sprintf("recv tcp 10.1.2.3:%d → %s established", 40000+i, remote)}
 		t := waiting(10+i, io, "System.Net.Sockets.Socket.Receive", "Shop.Supplier.Ask")
 		t.State = "receiving (recvmsg)"
@@ -57,7 +58,7 @@ func TestRemote(t *testing.T) {
 	}
 	none(t, judgeRemote(moving))
 	// Each for another address.
-	var each []profile.Thread
+	var each []snapshot.Thread
 	for i := range 5 {
 		one := receiving(i+1, fmt.Sprintf("10.1.2.9:%d", 7000+i))
 		each = append(each, one[i])
@@ -99,13 +100,13 @@ func TestRemoteSockets(t *testing.T) {
 func TestRemoteChains(t *testing.T) {
 	e := same(3)
 	e.Sockets = silent(2, 5*time.Second, time.Minute)
-	answer := &profile.Awaited{Kind: profile.AwaitsSocket,
+	answer := &snapshot.Awaited{Kind: snapshot.AwaitsSocket,
 		Target: "recv tcp 10.1.2.3:40000 → " + supplier + " established"}
-	slot := &profile.Awaited{Kind: profile.AwaitsCompletion}
+	slot := &snapshot.Awaited{Kind: snapshot.AwaitsCompletion}
 	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
-	e.Chains = []profile.TaskChain{
-		{Count: 2, WaitsFor: answer, State: profile.TaskWaiting, Frames: call},
-		{Count: 40, WaitsFor: slot, State: profile.TaskWaiting, Frames: call},
+	e.Chains = []snapshot.TaskChain{
+		{Count: 2, WaitsFor: answer, State: snapshot.TaskWaiting, Frames: call},
+		{Count: 40, WaitsFor: slot, State: snapshot.TaskWaiting, Frames: call},
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, supplier, "2 async calls wait for it",
 		"Shop.Supplier.GetAsync", "40 async calls of HttpClient more")
@@ -116,15 +117,15 @@ func TestRemoteChains(t *testing.T) {
 // TestCallQueue: calls of HttpClient queue for connections at both looks, although the server answers.
 func TestCallQueue(t *testing.T) {
 	look := func(queued, maximum int) gather.FlightLook {
-		return gather.FlightLook{InFlight: &requests.InFlight{Requests: &profile.Requests{
-			Calls: []profile.CallGroup{
-				{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
-					Doing: profile.Doing{Frames: stack("Shop.Supplier.GetAsync")}, Calls: make([]profile.ClientCall, queued)},
-				{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer,
-					Calls: make([]profile.ClientCall, 2)},
+		return gather.FlightLook{InFlight: &requests.InFlight{Requests: &snapshot.Requests{
+			Calls: []snapshot.CallGroup{
+				{Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallConnection,
+					Doing: snapshot.Doing{Frames: stack("Shop.Supplier.GetAsync")}, Calls: make([]snapshot.ClientCall, queued)},
+				{Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallAnswer,
+					Calls: make([]snapshot.ClientCall, 2)},
 			},
-			Pools: []profile.CallPool{{Authority: "supplier:6352", Queued: queued, Active: 2,
-				HTTP1: profile.PoolConnections{All: 2, Maximum: maximum}}},
+			Pools: []snapshot.CallPool{{Authority: "supplier:6352", Queued: queued, Active: 2,
+				HTTP1: snapshot.PoolConnections{All: 2, Maximum: maximum}}},
 		}}}
 	}
 	e := same(3)
@@ -143,24 +144,26 @@ func TestRemoteHTTP(t *testing.T) {
 	e := same(3)
 	e.Sockets = silent(4, 111*time.Second, 2*time.Minute)
 	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
-	e.Web = &profile.Requests{
-		Calls: []profile.CallGroup{
-			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
-				Doing: profile.Doing{Frames: call}, Calls: make([]profile.ClientCall, 121)},
-			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer, Doing: profile.Doing{Frames: call},
-				Calls: []profile.ClientCall{{Remote: supplier}, {Remote: supplier}, {Remote: supplier},
+	e.Web = &snapshot.Requests{
+		Calls: []snapshot.CallGroup{
+			{Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallConnection,
+				Doing: snapshot.Doing{Frames: call}, Calls: make([]snapshot.ClientCall, 121)},
+			{Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallAnswer,
+				Doing: snapshot.Doing{Frames: call},
+				Calls: []snapshot.ClientCall{{Remote: supplier}, {Remote: supplier}, {Remote: supplier},
 					{Remote: supplier}}},
-			{Authority: "other:80", Phase: profile.CallConnection, Calls: make([]profile.ClientCall, 7)},
+			{Authority: "other:80", Phase: snapshot.CallConnection, Calls: make([]snapshot.ClientCall, 7)},
 		},
-		Pools: []profile.CallPool{
-			{Authority: "supplier:6352", Queued: 121, Active: 4, HTTP1: profile.PoolConnections{All: 4, Maximum: 4}},
-			{Authority: "other:80", Queued: 7, Active: 1, HTTP1: profile.PoolConnections{All: 1, Maximum: 1}},
+		Pools: []snapshot.CallPool{
+			{Authority: "supplier:6352", Queued: 121, Active: 4, HTTP1: snapshot.PoolConnections{All: 4, Maximum: 4}},
+			{Authority: "other:80", Queued: 7, Active: 1, HTTP1: snapshot.PoolConnections{All: 1, Maximum: 1}},
 		},
-		Requests: []profile.RequestGroup{
-			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "supplier:6352"}},
-				Requests: make([]profile.Request, 119)},
-			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "other:80"}}, Requests: make([]profile.Request, 8)},
-			{Requests: make([]profile.Request, 3)},
+		Requests: []snapshot.RequestGroup{
+			{Doing: snapshot.Doing{Call: &snapshot.CallTo{Authority: "supplier:6352"}},
+				Requests: make([]snapshot.Request, 119)},
+			{Doing: snapshot.Doing{Call: &snapshot.CallTo{Authority: "other:80"}}, Requests: make([]snapshot.Request,
+				8)},
+			{Requests: make([]snapshot.Request, 3)},
 		},
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
@@ -192,12 +195,12 @@ func TestRemoteHTTP(t *testing.T) {
 	for i := range calls {
 		calls[i].Remote = supplier
 	}
-	e.Web.Calls[1].Phase = profile.CallBody // the answers come
+	e.Web.Calls[1].Phase = snapshot.CallBody // the answers come
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
-	e.Web.Calls[1].Phase = profile.CallOpen // the same: no thread is in such a call
+	e.Web.Calls[1].Phase = snapshot.CallOpen // the same: no thread is in such a call
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
-	sends := profile.Thread{
-		Frames: []profile.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
+	sends := snapshot.Thread{
+		Frames: []snapshot.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
 	e.Last().Snap.Threads = append(e.Last().Snap.Threads, sends)
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "1 call of HttpClient waits for the answer")
 	e.Sockets = silent(4, time.Second, time.Minute) // each was used a second ago

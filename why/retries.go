@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // fewRetries is how many exceptions each thread must have caught while it was looked at.
@@ -14,9 +15,9 @@ const fewRetries = 2
 
 // retries is threads that have been in one own call since the first look, and try again and again.
 type retries struct {
-	own     *profile.Frame
-	frames  []profile.Frame
-	threads []profile.ThreadRef
+	own     *snapshot.Frame
+	frames  []snapshot.Frame
+	threads []snapshot.ThreadRef
 	caught  int64
 	node    int32 // the leaf of one of the exceptions
 }
@@ -57,7 +58,7 @@ func judgeRetries(e *evidence) []profile.Verdict {
 }
 
 // caughtIn counts the exceptions that a method has caught on a thread. node is the leaf of one of them.
-func (e *evidence) caughtIn(id int, method *profile.Frame) (n int64, node int32) {
+func (e *evidence) caughtIn(id int, method *snapshot.Frame) (n int64, node int32) {
 	r := e.Samples
 	for i := range r.Samples {
 		x := &r.Samples[i]
@@ -71,7 +72,7 @@ func (e *evidence) caughtIn(id int, method *profile.Frame) (n int64, node int32)
 
 // sleepsWithin is the own frame of a call in which a thread has been in all looks, asleep in most; nil: there is none,
 // or the call is at the base of the thread.
-func sleepsWithin(w *gather.Watched) *profile.Frame {
+func sleepsWithin(w *gather.Watched) *snapshot.Frame {
 	first, asleep := gather.OwnFrame(w.Looks[0].Frames), 0
 	for _, t := range w.Looks {
 		own := gather.OwnFrame(t.Frames)
@@ -79,7 +80,7 @@ func sleepsWithin(w *gather.Watched) *profile.Frame {
 			outermostOwn(t.Frames) == own.Module+"!"+own.Method {
 			return nil
 		}
-		if t.Wait != nil && t.Wait.Kind == profile.ThreadSleep {
+		if t.Wait != nil && t.Wait.Kind == snapshot.ThreadSleep {
 			asleep++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Methods of the framework: the caller of a signal's handler, the caller of the handlers of the process's end, if the
@@ -48,8 +49,8 @@ func judgeShutdown(e *evidence) []profile.Verdict {
 const stopsServices = "Microsoft.Extensions.Hosting.Internal.Host."
 
 // stopsHost reports whether the host waits in a stack for a service to stop.
-func stopsHost(frames []profile.Frame) bool {
-	return slices.ContainsFunc(frames, func(f profile.Frame) bool {
+func stopsHost(frames []snapshot.Frame) bool {
+	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
 		name, ok := strings.CutPrefix(strings.Replace(f.Method, "Host+<", "Host.", 1), stopsServices)
 		return ok && (strings.HasPrefix(name, "StopAsync") || strings.HasPrefix(name, "ForeachService"))
 	})
@@ -61,7 +62,7 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	for i := range threads {
 		w := &threads[i]
 		if t := w.Last(); w.Unmoved && w.Waits() && stopsHost(t.Frames) && gather.OwnFrame(t.Frames) != nil {
-			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []profile.ThreadRef{gather.Ref(t)})}
+			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []snapshot.ThreadRef{gather.Ref(t)})}
 		}
 	}
 	before, after, ok := e.progressed()
@@ -70,7 +71,7 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	}
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		if c.State != profile.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
+		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
 			gather.OwnFrame(c.Frames) == nil || !stood(before, after, tasks.ChainKey(c)) {
 			continue
 		}
@@ -92,7 +93,7 @@ func stood(before, after *gather.FlightLook, key uint64) bool {
 }
 
 // unstopped is the verdict on a service that does not stop.
-func (e *evidence) unstopped(frames []profile.Frame, does string, threads []profile.ThreadRef) profile.Verdict {
+func (e *evidence) unstopped(frames []snapshot.Frame, does string, threads []snapshot.ThreadRef) profile.Verdict {
 	own := gather.OwnFrame(frames)
 	return profile.Verdict{
 		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
@@ -105,9 +106,9 @@ func (e *evidence) unstopped(frames []profile.Frame, does string, threads []prof
 
 // handlesExit reports whether the finalizer thread runs own code other than a finalizer. At the end of a process the
 // runtime calls the handlers on the finalizer thread.
-func handlesExit(t *profile.Thread) bool {
+func handlesExit(t *snapshot.Thread) bool {
 	return t.Role == "Finalizer" && gather.OwnFrame(t.Frames) != nil &&
-		!slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return strings.HasSuffix(f.Method, ".Finalize") })
+		!slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool { return strings.HasSuffix(f.Method, ".Finalize") })
 }
 
 // endless is the verdict on a handler that does not return.
@@ -123,7 +124,7 @@ func (e *evidence) endless(w *gather.Watched, handler string, threads []gather.W
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text:   fmt.Sprintf("%s has called Environment.Exit:", phrase.ThreadName(gather.Ref(o))),
-			Frames: o.Frames, Threads: []profile.ThreadRef{gather.Ref(o)},
+			Frames: o.Frames, Threads: []snapshot.ThreadRef{gather.Ref(o)},
 		})
 		if owner := e.ownerOf(t); owner != nil && owner.OSThreadID == o.OSThreadID {
 			v.Certainty = profile.Certain
@@ -185,7 +186,7 @@ func (e *evidence) hasReturned(w *gather.Watched) bool {
 	runtime, waits := path.Base(e.Process.Runtime.Path), ""
 	for i := range t.Frames {
 		f := &t.Frames[i]
-		if f.Kind == profile.Managed {
+		if f.Kind == snapshot.Managed {
 			return false
 		}
 		if waits == "" && !strings.HasPrefix(f.Module, "libc.") && !strings.HasPrefix(f.Module, "ld-musl") {
@@ -195,12 +196,12 @@ func (e *evidence) hasReturned(w *gather.Watched) bool {
 	return waits == runtime
 }
 
-func (e *evidence) shutdown(text string, t *profile.Thread) profile.Verdict {
+func (e *evidence) shutdown(text string, t *snapshot.Thread) profile.Verdict {
 	return profile.Verdict{
 		Cause: profile.CauseShutdown, Text: text,
 		Evidence: []profile.Evidence{{
 			Text:   phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":",
-			Frames: t.Frames, Threads: []profile.ThreadRef{gather.Ref(t)},
+			Frames: t.Frames, Threads: []snapshot.ThreadRef{gather.Ref(t)},
 		}},
 		Commands: []string{fmt.Sprintf("clrsnap stack %d", e.Process.PID)},
 	}

@@ -12,11 +12,12 @@ import (
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // awaitsSource is the innermost method of requests that wait for a TaskCompletionSource; "": others.
-func awaitsSource(d *profile.Doing) string {
-	if w := d.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || len(d.Frames) == 0 {
+func awaitsSource(d *snapshot.Doing) string {
+	if w := d.WaitsFor; w == nil || w.Kind != snapshot.AwaitsCompletion || len(d.Frames) == 0 {
 		return ""
 	}
 	return d.Frames[0].Display
@@ -48,8 +49,8 @@ func (e *evidence) sourceEnds(method string) sourceEnd {
 	}
 	list := e.completersOf(&s, method)
 	for i := range list {
-		if c := list[i].chain; c != nil && c.State == profile.TaskWaiting && c.WaitsFor != nil &&
-			c.WaitsFor.Kind == profile.AwaitsTimer {
+		if c := list[i].chain; c != nil && c.State == snapshot.TaskWaiting && c.WaitsFor != nil &&
+			c.WaitsFor.Kind == snapshot.AwaitsTimer {
 			return endsLater
 		}
 	}
@@ -69,7 +70,7 @@ func (e *evidence) waitsIn(c *completer) string {
 	if c.chain == nil {
 		return e.blockedFor(c.thread)
 	}
-	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != profile.AwaitsCompletion || len(c.chain.Frames) == 0 ||
+	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != snapshot.AwaitsCompletion || len(c.chain.Frames) == 0 ||
 		stoodStill(&e.Flights[0], e.LastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
 		return ""
 	}
@@ -81,10 +82,10 @@ func (e *evidence) waitsIn(c *completer) string {
 
 // blockedFor is the field that keeps the source for which a thread has waited all the time, directly or for an async
 // method that waits for such a source; "": none.
-func (e *evidence) blockedFor(t *profile.Thread) (field string) {
+func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
 	own, w := gather.OwnFrame(t.Frames), t.Wait
 	switch {
-	case own == nil || w == nil || w.Kind != profile.TaskWait:
+	case own == nil || w == nil || w.Kind != snapshot.TaskWait:
 		return ""
 	case w.Method == "":
 		return e.Sources[own.Display].Threads[t.OSThreadID]
@@ -93,7 +94,7 @@ func (e *evidence) blockedFor(t *profile.Thread) (field string) {
 	}
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if !slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+		if !slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
 			return strings.TrimSuffix(f.Display, "{async}") == strings.TrimSuffix(w.Method, "{async}")
 		}) {
 			continue
@@ -109,16 +110,16 @@ func (e *evidence) blockedFor(t *profile.Thread) (field string) {
 
 // completer is an async method or a thread that completes TaskCompletionSources, by its code.
 type completer struct {
-	chain  *profile.TaskChain // nil: a thread
-	thread *profile.Thread
+	chain  *snapshot.TaskChain // nil: a thread
+	thread *snapshot.Thread
 }
 
 // ownTypes are the types outside .NET on a path, the types around nested types.
-func ownTypes(path *profile.HeapPath) map[string]bool {
+func ownTypes(path *snapshot.HeapPath) map[string]bool {
 	out := map[string]bool{}
 	add := func(typ string) {
 		typ, _, _ = strings.Cut(typ, "<")
-		if outer, _, _ := strings.Cut(typ, "+"); outer != "" && !profile.Framework(outer) {
+		if outer, _, _ := strings.Cut(typ, "+"); outer != "" && !snapshot.Framework(outer) {
 			out[outer] = true
 		}
 	}
@@ -156,9 +157,9 @@ func (e *evidence) completersOf(s *gather.KeptSource, waiting string) (out []com
 	return out
 }
 
-func completesHere(types map[string]bool, frames []profile.Frame) bool {
+func completesHere(types map[string]bool, frames []snapshot.Frame) bool {
 	for i := range frames {
-		if f := &frames[i]; f.Origin() != profile.OfFramework && memberOf(types, f.Display) {
+		if f := &frames[i]; f.Origin() != snapshot.OfFramework && memberOf(types, f.Display) {
 			return true
 		}
 	}
@@ -166,7 +167,7 @@ func completesHere(types map[string]bool, frames []profile.Frame) bool {
 }
 
 // failedCompleters are the failed tasks of methods that complete sources, in the types that keep sources.
-func (e *evidence) failedCompleters(s *gather.KeptSource) (out []*profile.TaskFault) {
+func (e *evidence) failedCompleters(s *gather.KeptSource) (out []*snapshot.TaskFault) {
 	types := ownTypes(s.Path)
 	for i := range e.LastFlight().Tasks.Faults {
 		f := &e.LastFlight().Tasks.Faults[i]
@@ -200,7 +201,7 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	list := e.completersOf(&s, waiting)
 	for i := range list[:min(len(list), maxReaders)] {
 		c := &list[i]
-		who, does, frames := "", "", []profile.Frame(nil)
+		who, does, frames := "", "", []snapshot.Frame(nil)
 		if c.chain != nil {
 			who, frames = phrase.Method(&c.chain.Frames[c.chain.Completer]), c.chain.Frames
 			does = chainDoes(c.chain, c.chain.Completer)
@@ -232,11 +233,11 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 }
 
 // chainDoes says what an async method of a chain does, or the method that it waits for.
-func chainDoes(c *profile.TaskChain, of int) string {
+func chainDoes(c *snapshot.TaskChain, of int) string {
 	does := "is " + string(c.State)
-	if w := c.WaitsFor; c.State == profile.TaskWaiting && w != nil {
+	if w := c.WaitsFor; c.State == snapshot.TaskWaiting && w != nil {
 		thing := awaitedThings[w.Kind]
-		if w.Kind == profile.AwaitsTimer {
+		if w.Kind == snapshot.AwaitsTimer {
 			thing = "a timer"
 		}
 		does = "waits for " + cmp.Or(w.Target, thing, display.ShortType(w.Type), string(w.Kind))
@@ -249,16 +250,16 @@ func chainDoes(c *profile.TaskChain, of int) string {
 
 // sourceWaiters are the async methods and threads that wait in one method for TaskCompletionSources.
 type sourceWaiters struct {
-	frames  []profile.Frame
+	frames  []snapshot.Frame
 	count   int // async methods
 	stood   int // of them: have waited since the first look
-	threads []profile.ThreadRef
+	threads []snapshot.ThreadRef
 }
 
 // sourceWaiters groups what waits for sources, by the innermost method.
 func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*sourceWaiters {
 	out := map[string]*sourceWaiters{}
-	of := func(method string, frames []profile.Frame) *sourceWaiters {
+	of := func(method string, frames []snapshot.Frame) *sourceWaiters {
 		if out[method] == nil {
 			out[method] = &sourceWaiters{frames: frames}
 		}
@@ -267,7 +268,7 @@ func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*s
 	stood := stoodStill(before, after)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || gather.OwnFrame(c.Frames) == nil {
+		if w := c.WaitsFor; w == nil || w.Kind != snapshot.AwaitsCompletion || gather.OwnFrame(c.Frames) == nil {
 			continue
 		}
 		s := of(c.Frames[0].Display, c.Frames)
@@ -289,8 +290,8 @@ func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*s
 
 // onlyCompleters reports whether nothing but threads that complete sources waits: each may wait for news.
 func (e *evidence) onlyCompleters(w *sourceWaiters) bool {
-	return w.stood == 0 && !slices.ContainsFunc(w.threads, func(t profile.ThreadRef) bool {
-		return !slices.ContainsFunc(e.Completers, func(c *profile.Thread) bool { return c.OSThreadID == t.OSThreadID })
+	return w.stood == 0 && !slices.ContainsFunc(w.threads, func(t snapshot.ThreadRef) bool {
+		return !slices.ContainsFunc(e.Completers, func(c *snapshot.Thread) bool { return c.OSThreadID == t.OSThreadID })
 	})
 }
 
@@ -327,7 +328,7 @@ func (e *evidence) stalledSources(before, after *gather.FlightLook) (out []profi
 }
 
 // keeperText says what keeps a failed task. It begins with a blank; "": not known.
-func (e *evidence) keeperText(f *profile.TaskFault) string {
+func (e *evidence) keeperText(f *snapshot.TaskFault) string {
 	k, ok := e.KeptTasks[f.Object]
 	switch {
 	case !ok:

@@ -10,15 +10,16 @@ import (
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // standstill is threads or async methods of one place that have not gone on since the first look, and that only other
 // code of the program can let go on. A wait for work, for the time or for somebody outside is no such wait.
 type standstill struct {
-	kind    profile.WaitKind // of the threads
-	frames  []profile.Frame
-	example *profile.Thread
-	threads []profile.ThreadRef
+	kind    snapshot.WaitKind // of the threads
+	frames  []snapshot.Frame
+	example *snapshot.Thread
+	threads []snapshot.ThreadRef
 	methods int    // async methods, if there are no threads
 	source  string // the method that waits for a TaskCompletionSource; "": threads wait for one another
 }
@@ -64,8 +65,8 @@ func (e *evidence) standingGroups(stood map[uint64]int) []standstill {
 		}
 		source := ""
 		switch k := t.Wait.Kind; {
-		case k == profile.BarrierWait, k == profile.CountdownWait:
-		case k == profile.TaskWait:
+		case k == snapshot.BarrierWait, k == snapshot.CountdownWait:
+		case k == snapshot.TaskWait:
 			if source = e.sourceBehind(t, own, stood); source == "" {
 				continue
 			}
@@ -91,7 +92,7 @@ func (e *evidence) standingGroups(stood map[uint64]int) []standstill {
 
 // sourceBehind is the method that waits for a TaskCompletionSource on behalf of a blocked thread; "": the thread waits
 // for something else, or it is not known.
-func (e *evidence) sourceBehind(t *profile.Thread, own *profile.Frame, stood map[uint64]int) (source string) {
+func (e *evidence) sourceBehind(t *snapshot.Thread, own *snapshot.Frame, stood map[uint64]int) (source string) {
 	if t.Wait.Method == "" {
 		if _, waits := e.Sources[own.Display].Threads[t.OSThreadID]; waits {
 			return own.Display
@@ -101,7 +102,7 @@ func (e *evidence) sourceBehind(t *profile.Thread, own *profile.Frame, stood map
 	method := strings.TrimSuffix(t.Wait.Method, "{async}")
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if !slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+		if !slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
 			return strings.TrimSuffix(f.Display, "{async}") == method
 		}) {
 			continue
@@ -116,9 +117,9 @@ func (e *evidence) sourceBehind(t *profile.Thread, own *profile.Frame, stood map
 
 // standsForSource reports whether a method of the program waits for a TaskCompletionSource, and has waited since the
 // first look.
-func standsForSource(c *profile.TaskChain, stood map[uint64]int) bool {
-	return c.State == profile.TaskWaiting && c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsCompletion &&
-		len(c.Frames) > 0 && c.Frames[0].Origin() == profile.OfUser && stood[tasks.ChainKey(c)] >= c.Count
+func standsForSource(c *snapshot.TaskChain, stood map[uint64]int) bool {
+	return c.State == snapshot.TaskWaiting && c.WaitsFor != nil && c.WaitsFor.Kind == snapshot.AwaitsCompletion &&
+		len(c.Frames) > 0 && c.Frames[0].Origin() == snapshot.OfUser && stood[tasks.ChainKey(c)] >= c.Count
 }
 
 // standingMethods are the async methods that have waited for TaskCompletionSources since the first look, each for a
@@ -141,7 +142,7 @@ func (e *evidence) standstillCertainty(s *standstill, stood map[uint64]int) prof
 		return ""
 	case others == 0:
 		return profile.Likely
-	case s.kind == profile.BarrierWait && n >= fewWaiters, s.kind == profile.TaskWait:
+	case s.kind == snapshot.BarrierWait && n >= fewWaiters, s.kind == snapshot.TaskWait:
 		return profile.Possible
 	}
 	return ""
@@ -151,9 +152,9 @@ func (e *evidence) standstillCertainty(s *standstill, stood map[uint64]int) prof
 // suspended, or called by a timer. others is how many other threads and async methods go on by themselves.
 func (e *evidence) movers(s *standstill, stood map[uint64]int) (related bool, others int) {
 	class := map[string]bool{outerType(gather.OwnFrame(s.frames).Method): true}
-	of := func(frames []profile.Frame) bool {
-		return slices.ContainsFunc(frames, func(f profile.Frame) bool {
-			return f.Origin() != profile.OfFramework && memberOf(class, f.Method)
+	of := func(frames []snapshot.Frame) bool {
+		return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
+			return f.Origin() != snapshot.OfFramework && memberOf(class, f.Method)
 		})
 	}
 	waits, still := map[int]bool{}, e.stillWaiting()
@@ -175,13 +176,13 @@ func (e *evidence) movers(s *standstill, stood map[uint64]int) (related bool, ot
 	for i := range flight.Chains {
 		c := &flight.Chains[i]
 		related = related || s.source == "" && of(c.Frames)
-		if !standsForSource(c, stood) && !(c.State == profile.TaskWaiting && c.WaitsFor != nil &&
-			c.WaitsFor.Kind == profile.AwaitsMethod) && !awaitsWork(c.WaitsFor) {
+		if !standsForSource(c, stood) && !(c.State == snapshot.TaskWaiting && c.WaitsFor != nil &&
+			c.WaitsFor.Kind == snapshot.AwaitsMethod) && !awaitsWork(c.WaitsFor) {
 			others++
 		}
 	}
 	for i := range flight.Timers {
-		if callback := flight.Timers[i].Callback; !profile.Framework(callback) {
+		if callback := flight.Timers[i].Callback; !snapshot.Framework(callback) {
 			related = related || memberOf(class, callback)
 			others++
 		}
@@ -193,15 +194,15 @@ func (e *evidence) movers(s *standstill, stood map[uint64]int) (related bool, ot
 }
 
 // awaitsWork reports whether an async method waits for other code of the program: for an item, or for a permit.
-func awaitsWork(w *profile.Awaited) bool {
-	return w != nil && (w.Kind == profile.AwaitsChannel || w.Kind == profile.AwaitsSemaphore ||
-		w.Kind == profile.AwaitsEndless)
+func awaitsWork(w *snapshot.Awaited) bool {
+	return w != nil && (w.Kind == snapshot.AwaitsChannel || w.Kind == snapshot.AwaitsSemaphore ||
+		w.Kind == snapshot.AwaitsEndless)
 }
 
 // forOtherCode reports whether other code of the process ends a wait, most likely.
-func forOtherCode(w *profile.Wait) bool {
+func forOtherCode(w *snapshot.Wait) bool {
 	switch w.Kind {
-	case profile.WaitIO, profile.WaitRuntime, "":
+	case snapshot.WaitIO, snapshot.WaitRuntime, "":
 		return false
 	}
 	return w.Timeout <= 0 && w.Rest <= 0

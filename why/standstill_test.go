@@ -7,15 +7,16 @@ import (
 	"clrsnap/internal/requests"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // suspended makes a chain of an async method.
-func suspended(n int, w profile.Awaited, methods ...string) profile.TaskChain {
-	return profile.TaskChain{Count: n, Frames: stack(methods...), WaitsFor: &w, State: profile.TaskWaiting}
+func suspended(n int, w snapshot.Awaited, methods ...string) snapshot.TaskChain {
+	return snapshot.TaskChain{Count: n, Frames: stack(methods...), WaitsFor: &w, State: snapshot.TaskWaiting}
 }
 
 // inFlight adds two looks, between which no async method goes on.
-func (e *evidence) inFlight(chains ...profile.TaskChain) *evidence {
+func (e *evidence) inFlight(chains ...snapshot.TaskChain) *evidence {
 	waits := map[uint64]requests.WaitingChain{}
 	for i := range chains {
 		for range chains[i].Count {
@@ -26,7 +27,7 @@ func (e *evidence) inFlight(chains ...profile.TaskChain) *evidence {
 	for i := range e.Looks {
 		if i == 0 || i == len(e.Looks)-1 {
 			e.Flights = append(e.Flights, gather.FlightLook{At: e.Looks[i].At, InFlight: &requests.InFlight{
-				Requests: &profile.Requests{}, Tasks: &profile.Tasks{Chains: chains}, Waiting: waits,
+				Requests: &snapshot.Requests{}, Tasks: &snapshot.Tasks{Chains: chains}, Waiting: waits,
 			}})
 		}
 	}
@@ -36,19 +37,19 @@ func (e *evidence) inFlight(chains ...profile.TaskChain) *evidence {
 // TestStandstill: threads and async methods wait for other code of the program, and none is left. Whatever may go on by
 // itself makes the verdict less certain, or prevents the verdict.
 func TestStandstill(t *testing.T) {
-	of := func(kind profile.WaitKind) profile.Wait {
-		return profile.Wait{Kind: kind, Object: 0x40, Timeout: profile.Forever}
+	of := func(kind snapshot.WaitKind) snapshot.Wait {
+		return snapshot.Wait{Kind: kind, Object: 0x40, Timeout: snapshot.Forever}
 	}
-	meet := func(id int) profile.Thread {
-		return waiting(id, of(profile.BarrierWait), "Shop.Phases.Meet", "Shop.Start.Run")
+	meet := func(id int) snapshot.Thread {
+		return waiting(id, of(snapshot.BarrierWait), "Shop.Phases.Meet", "Shop.Start.Run")
 	}
-	host := waiting(42, of(profile.EventWait), "Shop.Program.Main")
-	idle := waiting(8, of(profile.CollectionTake), "Shop.Mail.Deliver", "Shop.Start.Run")
-	clock := waiting(9, profile.Wait{Kind: profile.ThreadSleep, Timeout: tick}, "Shop.Clock.Tick", "Shop.Start.Run")
-	latch := waiting(7, of(profile.CountdownWait), "Shop.Batch.Run", "Shop.Start.Run")
-	source := profile.Awaited{Kind: profile.AwaitsCompletion}
-	gate := profile.Awaited{Kind: profile.AwaitsCompletion, Object: 0x50}
-	socket := suspended(1, profile.Awaited{Kind: profile.AwaitsSocket}, "Shop.Net.Read")
+	host := waiting(42, of(snapshot.EventWait), "Shop.Program.Main")
+	idle := waiting(8, of(snapshot.CollectionTake), "Shop.Mail.Deliver", "Shop.Start.Run")
+	clock := waiting(9, snapshot.Wait{Kind: snapshot.ThreadSleep, Timeout: tick}, "Shop.Clock.Tick", "Shop.Start.Run")
+	latch := waiting(7, of(snapshot.CountdownWait), "Shop.Batch.Run", "Shop.Start.Run")
+	source := snapshot.Awaited{Kind: snapshot.AwaitsCompletion}
+	gate := snapshot.Awaited{Kind: snapshot.AwaitsCompletion, Object: 0x50}
+	socket := suspended(1, snapshot.Awaited{Kind: snapshot.AwaitsSocket}, "Shop.Net.Read")
 
 	told := func(e *evidence, c profile.Certainty, says ...string) {
 		t.Helper()
@@ -64,7 +65,7 @@ func TestStandstill(t *testing.T) {
 	told(same(3, meet(1), meet(2), host, running(9, "Shop.Clock.Tick")).inFlight(), profile.Possible)
 	told(same(3, meet(1), meet(2), host).inFlight(socket), profile.Possible)
 	silent(same(3, meet(1), host, clock).inFlight())
-	silent(same(3, meet(1), meet(2), host, waiting(9, of(profile.EventWait), "Shop.Phases.Load")).inFlight())
+	silent(same(3, meet(1), meet(2), host, waiting(9, of(snapshot.EventWait), "Shop.Phases.Load")).inFlight())
 	silent(same(3, meet(1), meet(2), host).inFlight(suspended(1, source, "Shop.Phases.LoadAsync")))
 	silent(same(3, meet(1), meet(2), host).inFlight().runs(1, 0.5, 0))
 	silent(same(1, meet(1), meet(2), host).inFlight())
@@ -73,10 +74,10 @@ func TestStandstill(t *testing.T) {
 	told(same(3, latch, host, idle).inFlight(), profile.Likely, "orders-7 (7) waits for", "Shop.Batch.Run")
 	silent(same(3, latch, host, clock).inFlight())
 	timed := same(3, latch, host).inFlight()
-	timed.LastFlight().Tasks.Timers = []profile.Timer{{Count: 1, Callback: "Shop.Clock.Tick"}}
+	timed.LastFlight().Tasks.Timers = []snapshot.Timer{{Count: 1, Callback: "Shop.Clock.Tick"}}
 	silent(timed)
 	queued := same(3, latch, host).inFlight()
-	queued.LastFlight().Tasks.Pool = &profile.Pool{Queued: 1}
+	queued.LastFlight().Tasks.Pool = &snapshot.Pool{Queued: 1}
 	silent(queued)
 
 	told(same(3, host, idle).inFlight(suspended(12, source, "Shop.Rpc.Ask")), profile.Likely,
@@ -88,9 +89,9 @@ func TestStandstill(t *testing.T) {
 	again.LastFlight().InFlight.Waiting = map[uint64]requests.WaitingChain{}
 	silent(again)
 
-	var jobs []profile.Thread
+	var jobs []snapshot.Thread
 	for id := range 12 {
-		w := of(profile.TaskWait)
+		w := of(snapshot.TaskWait)
 		w.Method = "Shop.Jobs.Check{async}"
 		jobs = append(jobs, waiting(100+id, w, "Shop.Jobs.Run"))
 	}
@@ -98,7 +99,7 @@ func TestStandstill(t *testing.T) {
 	told(same(3, append(jobs, host, clock)...).inFlight(checks), profile.Possible, "12 threads wait", "Shop.Jobs.Run")
 	told(same(3, append(jobs, host)...).inFlight(checks), profile.Likely, "12 threads wait")
 	silent(same(3, append(jobs[:5:5], host)...).inFlight(checks))
-	silent(same(3, append(jobs, host)...).inFlight(suspended(12, profile.Awaited{Kind: profile.AwaitsTimer},
+	silent(same(3, append(jobs, host)...).inFlight(suspended(12, snapshot.Awaited{Kind: snapshot.AwaitsTimer},
 		"Shop.Jobs.Check{async}")))
 
 	other := []profile.Verdict{{Cause: profile.CauseDeadlock}}
@@ -107,9 +108,9 @@ func TestStandstill(t *testing.T) {
 
 // TestRetries: threads sleep in a method that has caught exceptions all the time.
 func TestRetries(t *testing.T) {
-	sleeps := profile.Wait{Kind: profile.ThreadSleep, Timeout: tick}
-	save := func(id int) profile.Thread { return waiting(id, sleeps, "Shop.Book.Save", "Shop.Start.Run") }
-	looks := func(fate string, threads ...profile.Thread) *evidence {
+	sleeps := snapshot.Wait{Kind: snapshot.ThreadSleep, Timeout: tick}
+	save := func(id int) snapshot.Thread { return waiting(id, sleeps, "Shop.Book.Save", "Shop.Start.Run") }
+	looks := func(fate string, threads ...snapshot.Thread) *evidence {
 		r := same(3, threads...).recorded(3, profile.Exception)
 		for range 5 {
 			for _, id := range []int{1, 2} {
@@ -119,7 +120,7 @@ func TestRetries(t *testing.T) {
 		}
 		e := r.done()
 		for i := range e.Samples.Functions {
-			if f := &e.Samples.Functions[i]; f.Kind == profile.Event {
+			if f := &e.Samples.Functions[i]; f.Kind == snapshot.Event {
 				f.Fate = fate
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // judgeHeld looks for a signal, or the freezer, as the reason why the process does not run.
@@ -83,7 +84,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		return nil
 	}
 	var stuck []gather.Watched
-	var waiting []profile.ThreadRef
+	var waiting []snapshot.ThreadRef
 	all, still := 0, 0
 	threads := e.Threads()
 	for i := range threads {
@@ -93,12 +94,12 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.All(func(t *profile.Thread) bool { return gather.WaitsForRuntime(t) || stops(t, &e.Process) }):
+		case w.All(func(t *snapshot.Thread) bool { return gather.WaitsForRuntime(t) || stops(t, &e.Process) }):
 			waiting = append(waiting, gather.Ref(w.Last()))
 			if w.Unmoved {
 				still++
 			}
-		case w.All(func(t *profile.Thread) bool { return gather.HoldsOut(t, &e.Process) }):
+		case w.All(func(t *snapshot.Thread) bool { return gather.HoldsOut(t, &e.Process) }):
 			stuck = append(stuck, *w)
 		}
 	}
@@ -108,7 +109,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 	return []profile.Verdict{suspension(e, &stuck[0], waiting, all)}
 }
 
-func suspension(e *evidence, w *gather.Watched, waiting []profile.ThreadRef, all int) profile.Verdict {
+func suspension(e *evidence, w *gather.Watched, waiting []snapshot.ThreadRef, all int) profile.Verdict {
 	t := w.Last()
 	v := profile.Verdict{
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
@@ -118,7 +119,7 @@ func suspension(e *evidence, w *gather.Watched, waiting []profile.ThreadRef, all
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", phrase.ThreadName(gather.Ref(t)), t.State,
 				phrase.Counted(len(e.Looks), "look", "looks")), Frames: t.Frames,
-				Threads: []profile.ThreadRef{gather.Ref(t)}},
+				Threads: []snapshot.ThreadRef{gather.Ref(t)}},
 		},
 		Commands: []string{fmt.Sprintf("clrsnap stack %d --full --thread %d", e.Process.PID, t.OSThreadID)},
 	}
@@ -142,13 +143,13 @@ func waitNow(n int) string {
 
 // stops reports whether a thread is in the runtime's own code without a known wait: the thread that stops the others
 // looks again and again whether the others have stopped.
-func stops(t *profile.Thread, p *profile.Process) bool {
+func stops(t *snapshot.Thread, p *snapshot.Process) bool {
 	if t.Wait != nil {
 		return false
 	}
 	for i := range t.Frames {
 		switch f := &t.Frames[i]; {
-		case f.Kind == profile.Managed:
+		case f.Kind == snapshot.Managed:
 			return false
 		case f.Module == phrase.FileName(p.Runtime.Path):
 			return true
@@ -166,7 +167,7 @@ func judgeFinalizer(e *evidence) []profile.Verdict {
 		return nil
 	}
 	w := threads[i]
-	var in []*profile.Thread // the finalizer thread, in the looks that show the finalizer
+	var in []*snapshot.Thread // the finalizer thread, in the looks that show the finalizer
 	var since, until time.Duration
 	for k, t := range w.Looks {
 		f := finalizer(t)
@@ -189,10 +190,10 @@ func judgeFinalizer(e *evidence) []profile.Verdict {
 }
 
 // finalizer returns the frame of the running finalizer on the finalizer thread; nil: none runs.
-func finalizer(t *profile.Thread) *profile.Frame {
+func finalizer(t *snapshot.Thread) *snapshot.Frame {
 	for i := range slices.Backward(t.Frames) {
-		if f := &t.Frames[i]; f.Kind == profile.Managed && strings.HasSuffix(f.Method, ".Finalize") &&
-			f.Origin() != profile.OfFramework {
+		if f := &t.Frames[i]; f.Kind == snapshot.Managed && strings.HasSuffix(f.Method, ".Finalize") &&
+			f.Origin() != snapshot.OfFramework {
 			return f
 		}
 	}
@@ -223,7 +224,7 @@ func blockedFinalizer(e *evidence, w *gather.Watched, span time.Duration) profil
 			"objects with finalizers pile up.", doing, at, since),
 		Evidence: []profile.Evidence{{
 			Text:   fmt.Sprintf("%s%s:", phrase.ThreadName(gather.Ref(t)), phrase.WaitPhrase(t)),
-			Frames: t.Frames, Threads: []profile.ThreadRef{gather.Ref(t)},
+			Frames: t.Frames, Threads: []snapshot.ThreadRef{gather.Ref(t)},
 		}},
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --thread %d", e.Again(), t.OSThreadID)},
 	}
@@ -231,7 +232,7 @@ func blockedFinalizer(e *evidence, w *gather.Watched, span time.Duration) profil
 		v.Text += fmt.Sprintf(" It%s.", phrase.WaitPhrase(t))
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: phrase.ThreadName(gather.Ref(o)) + phrase.WaitPhrase(o) + ":", Frames: o.Frames,
-			Threads: []profile.ThreadRef{gather.Ref(o)},
+			Threads: []snapshot.ThreadRef{gather.Ref(o)},
 		})
 		v.Commands = append([]string{"clrsnap locks " + e.Again()}, v.Commands...)
 	}
@@ -239,7 +240,7 @@ func blockedFinalizer(e *evidence, w *gather.Watched, span time.Duration) profil
 }
 
 // ownerOf is the holder of what a thread waits for, in the last look; nil: not known.
-func (e *evidence) ownerOf(t *profile.Thread) *profile.Thread {
+func (e *evidence) ownerOf(t *snapshot.Thread) *snapshot.Thread {
 	if t.Wait == nil || t.Wait.Owner == nil || !t.Wait.Certain {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/procfs"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -17,8 +18,8 @@ const (
 )
 
 // embrace are two threads that hold a lock each and want the other's lock.
-func embrace() []profile.Thread {
-	return []profile.Thread{
+func embrace() []snapshot.Thread {
+	return []snapshot.Thread{
 		holding(waiting(1, wants(0x20, 2), enter, reserve), 0x10),
 		holding(waiting(2, wants(0x10, 1), enter, confirm), 0x20),
 	}
@@ -63,7 +64,7 @@ func TestDeadlock(t *testing.T) {
 
 func TestDeadlockInCore(t *testing.T) {
 	e := same(1, embrace()...)
-	e.Process.Core = &profile.Core{Path: "core.42"}
+	e.Process.Core = &snapshot.Core{Path: "core.42"}
 	verdict(t, judgeDeadlock(e), profile.CauseDeadlock, profile.Certain)
 	for path, want := range map[string]string{
 		"core.42": "core.42", "my core;rm -r $HOME": "'my core;rm -r $HOME'", "it's": `'it'\''s'`,
@@ -78,8 +79,8 @@ func TestDeadlockInCore(t *testing.T) {
 // TestStuckHolder: a thread holds a lock while the thread waits for a permit that nobody
 // releases.
 func TestStuckHolder(t *testing.T) {
-	permit := profile.Wait{Kind: profile.SemaphoreWait, Object: 0x30, Type: "System.Threading.SemaphoreSlim",
-		Timeout: profile.Forever}
+	permit := snapshot.Wait{Kind: snapshot.SemaphoreWait, Object: 0x30, Type: "System.Threading.SemaphoreSlim",
+		Timeout: snapshot.Forever}
 	holder := holding(waiting(1, permit, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
 	wanting := waiting(2, wants(0x10, 1), enter, confirm)
 	verdict(t, judgeDeadlock(same(3, holder, wanting)), profile.CauseDeadlock, profile.Likely, reserve,
@@ -101,16 +102,16 @@ func TestStuckHolder(t *testing.T) {
 }
 
 // blockedCooperatively is a thread that the runtime cannot stop.
-func blockedCooperatively() profile.Thread {
-	t := waiting(1, profile.Wait{Kind: profile.WaitIO, Target: "read pipe:[1]"}, "Shop.Sensor.Poll")
+func blockedCooperatively() snapshot.Thread {
+	t := waiting(1, snapshot.Wait{Kind: snapshot.WaitIO, Target: "read pipe:[1]"}, "Shop.Sensor.Poll")
 	t.Mode, t.State = "cooperative", "reading (read)"
 	return t
 }
 
 // collecting is a thread that waits in the runtime.
-func collecting(id int) profile.Thread {
-	t := waiting(id, profile.Wait{Kind: profile.WaitRuntime}, "Shop.Orders.Add")
-	t.Frames = append([]profile.Frame{native("libc.so.6"), native("libcoreclr.so")}, t.Frames...)
+func collecting(id int) snapshot.Thread {
+	t := waiting(id, snapshot.Wait{Kind: snapshot.WaitRuntime}, "Shop.Orders.Add")
+	t.Frames = append([]snapshot.Frame{native("libc.so.6"), native("libcoreclr.so")}, t.Frames...)
 	return t
 }
 
@@ -124,7 +125,7 @@ func TestSuspension(t *testing.T) {
 		profile.CauseSuspension, profile.Likely)
 	moving := blockedCooperatively()
 	moving.Frames[0].SP += 8
-	none(t, judgeSuspension(looksAt([]profile.Thread{blockedCooperatively()}, []profile.Thread{moving})))
+	none(t, judgeSuspension(looksAt([]snapshot.Thread{blockedCooperatively()}, []snapshot.Thread{moving})))
 	none(t, judgeSuspension(same(3, collecting(2), collecting(3))))
 
 	// A running thread can be stopped: a running thread is the reason only if everybody
@@ -133,29 +134,29 @@ func TestSuspension(t *testing.T) {
 	verdict(t, judgeSuspension(same(3, loop, collecting(2), collecting(3)).runs(1, 1, 0)), profile.CauseSuspension,
 		profile.Likely, "Shop.Sensor.Spin")
 	none(t, judgeSuspension(same(3, loop, collecting(2)).runs(1, 1, 0)))
-	others := []profile.Thread{loop, collecting(2), collecting(3)}
+	others := []snapshot.Thread{loop, collecting(2), collecting(3)}
 	for id := 4; id < 10; id++ {
-		others = append(others, waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Orders.Rest"))
+		others = append(others, waiting(id, snapshot.Wait{Kind: snapshot.ThreadSleep}, "Shop.Orders.Rest"))
 	}
 	none(t, judgeSuspension(same(3, others...).runs(1, 1, 0)))
 
 	// All waits go through the runtime's own code.
-	var sleeping []profile.Thread
+	var sleeping []snapshot.Thread
 	for id := 4; id < 9; id++ {
-		x := waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "System.Threading.Thread.Sleep", "Shop.Orders.Rest")
-		x.Frames = append([]profile.Frame{native("libc.so.6"), native("libcoreclr.so")}, x.Frames...)
+		x := waiting(id, snapshot.Wait{Kind: snapshot.ThreadSleep}, "System.Threading.Thread.Sleep", "Shop.Orders.Rest")
+		x.Frames = append([]snapshot.Frame{native("libc.so.6"), native("libcoreclr.so")}, x.Frames...)
 		sleeping = append(sleeping, x)
 	}
 	none(t, judgeSuspension(same(3, append(sleeping, loop)...).runs(1, 1, 0)))
 
 	// The collector itself runs in cooperative mode, too.
 	gc := running(1, "Shop.Orders.Add")
-	gc.Frames = append([]profile.Frame{native("libcoreclr.so")}, gc.Frames...)
+	gc.Frames = append([]snapshot.Frame{native("libcoreclr.so")}, gc.Frames...)
 	none(t, judgeSuspension(same(3, gc, collecting(2), collecting(3)).runs(1, 1, 0)))
 }
 
 func TestFinalizer(t *testing.T) {
-	event := profile.Wait{Kind: profile.EventWait, Type: "System.Threading.ManualResetEventSlim", Object: 0x10}
+	event := snapshot.Wait{Kind: snapshot.EventWait, Type: "System.Threading.ManualResetEventSlim", Object: 0x10}
 	stuck := waiting(5, event, "System.Threading.Monitor.Wait", "Shop.Lease.Close", "Shop.Lease.Finalize",
 		"System.GC.RunFinalizers")
 	stuck.Role = "Finalizer"
@@ -167,15 +168,15 @@ func TestFinalizer(t *testing.T) {
 	other := stuck
 	other.Frames = stack("System.Threading.Monitor.Wait", "Shop.Page.Close", "Shop.Page.Finalize",
 		"System.GC.RunFinalizers")
-	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{other})))
-	idle := waiting(5, profile.Wait{Kind: profile.WaitIdle})
+	none(t, judgeFinalizer(looksAt([]snapshot.Thread{stuck}, []snapshot.Thread{other})))
+	idle := waiting(5, snapshot.Wait{Kind: snapshot.WaitIdle})
 	idle.Role = "Finalizer"
-	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{idle})))
+	none(t, judgeFinalizer(looksAt([]snapshot.Thread{stuck}, []snapshot.Thread{idle})))
 
 	// An unreadable stack says nothing.
 	unread := stuck
 	unread.Complete, unread.Frames = false, stuck.Frames[:1]
-	before, without := []profile.Thread{stuck}, []profile.Thread{unread}
+	before, without := []snapshot.Thread{stuck}, []snapshot.Thread{unread}
 	verdict(t, judgeFinalizer(looksAt(without, before, without, before, without)), profile.CauseFinalizer,
 		profile.Certain, "Shop.Lease.Close", "2.0 s")
 	none(t, judgeFinalizer(looksAt(without, before, without)))

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of threads that pile up: so many in one place, and so many more in a second.
@@ -20,8 +21,8 @@ const (
 
 // standingThreads are the threads of a program, other than the pool's, that wait in one place of own code.
 type standingThreads struct {
-	example     *profile.Thread
-	threads     []profile.ThreadRef
+	example     *snapshot.Thread
+	threads     []snapshot.ThreadRef
 	first, more int // in the first look, and how many of the last look have begun since the first
 	unmoved     int // of the first look: how many have not moved since, in any look
 	gone        int // of the first look: how many have ended, or are elsewhere
@@ -120,10 +121,10 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 
 // placeOfThread is equal for threads that wait in the same place; "": the thread does not wait in own code, belongs to
 // the pool, or waits for input or for the time.
-func placeOfThread(t *profile.Thread) string {
+func placeOfThread(t *snapshot.Thread) string {
 	own := gather.OwnFrame(t.Frames)
 	if own == nil || t.Wait == nil || !t.Waits() || gather.Resting(t) || !telling(t.Wait) ||
-		t.Wait.Kind == profile.WaitIO ||
+		t.Wait.Kind == snapshot.WaitIO ||
 		t.Wait.Timeout > 0 || strings.HasPrefix(t.Role, "ThreadPool") {
 		return ""
 	}
@@ -132,9 +133,9 @@ func placeOfThread(t *profile.Thread) string {
 }
 
 // outermostOwn is the method of the program nearest to the thread's beginning.
-func outermostOwn(frames []profile.Frame) string {
+func outermostOwn(frames []snapshot.Frame) string {
 	for i := len(frames) - 1; i >= 0; i-- {
-		if f := &frames[i]; f.Origin() == profile.OfUser && !phrase.IsGenerated(f.Method) {
+		if f := &frames[i]; f.Origin() == snapshot.OfUser && !phrase.IsGenerated(f.Method) {
 			return f.Module + "!" + f.Method
 		}
 	}

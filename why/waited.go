@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -29,7 +30,7 @@ func (e *evidence) waited() (out []profile.Evidence) {
 	}
 	out = append(out, waitingMethods(l.Tasks.Chains)...)
 	if list := l.RequestsNow(); len(list) > 0 {
-		oldest := slices.MinFunc(list, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
+		oldest := slices.MinFunc(list, func(a, b snapshot.Request) int { return sinceOrder(&a, &b) })
 		text := phrase.Counted(len(list), "request is in flight", "requests are in flight")
 		if !oldest.Since.IsZero() {
 			text += fmt.Sprintf(", the oldest one for %s: %s %s",
@@ -42,7 +43,7 @@ func (e *evidence) waited() (out []profile.Evidence) {
 }
 
 // sinceOrder puts requests without a known beginning behind the others.
-func sinceOrder(a, b *profile.Request) int {
+func sinceOrder(a, b *snapshot.Request) int {
 	if a.Since.IsZero() != b.Since.IsZero() {
 		if a.Since.IsZero() {
 			return 1
@@ -55,8 +56,8 @@ func sinceOrder(a, b *profile.Request) int {
 // waitingThreads are the threads that have waited in own code, in the same calls in all looks, by place.
 func (e *evidence) waitingThreads() (out []profile.Evidence) {
 	type group struct {
-		first   *profile.Thread
-		threads []profile.ThreadRef
+		first   *snapshot.Thread
+		threads []snapshot.ThreadRef
 	}
 	groups := map[string]*group{}
 	threads := e.Threads()
@@ -84,7 +85,7 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		text := fmt.Sprintf("%s %s, in %s.", who, does, in)
 		n := len(g.threads)
 		switch {
-		case g.first.Wait.Kind == profile.ThreadSleep:
+		case g.first.Wait.Kind == snapshot.ThreadSleep:
 			text = fmt.Sprintf("%s of the thread pool %s in %s: no other work gets %s.",
 				phrase.Counted(n, "worker", "workers"), verb(n, "sleeps", "sleep"), in, verb(n, "it", "them"))
 		case n > 1: // their objects may differ
@@ -96,32 +97,32 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 }
 
 // telling reports whether a wait is informative: not a sleep, and not the host's wait for its end.
-func telling(w *profile.Wait) bool {
+func telling(w *snapshot.Wait) bool {
 	switch w.Kind {
-	case profile.ThreadSleep, profile.WaitIdle, profile.WaitRuntime:
+	case snapshot.ThreadSleep, snapshot.WaitIdle, snapshot.WaitRuntime:
 		return false
 	}
 	return !strings.HasPrefix(w.Method, "Microsoft.Extensions.Hosting.")
 }
 
 // named names a Mutex that other processes can hold, with its holder.
-func named(w *profile.Wait) string {
-	if w.Kind == profile.HandleOne && strings.HasPrefix(w.Detail, "named ") {
+func named(w *snapshot.Wait) string {
+	if w.Kind == snapshot.HandleOne && strings.HasPrefix(w.Detail, "named ") {
 		return " (" + w.Detail + ")"
 	}
 	return ""
 }
 
 // awaitedThings are awaited objects that other code of the program has to complete.
-var awaitedThings = map[profile.AwaitedKind]string{
-	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
-	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsSocket: "a socket",
+var awaitedThings = map[snapshot.AwaitedKind]string{
+	snapshot.AwaitsSemaphore: "a SemaphoreSlim", snapshot.AwaitsChannel: "a channel", snapshot.AwaitsPipe: "a pipe",
+	snapshot.AwaitsCompletion: "a TaskCompletionSource", snapshot.AwaitsSocket: "a socket",
 }
 
 // waitingMethods are the suspended methods of the program, by the object at the end of their chain.
-func waitingMethods(chains []profile.TaskChain) (out []profile.Evidence) {
+func waitingMethods(chains []snapshot.TaskChain) (out []profile.Evidence) {
 	type group struct {
-		first *profile.TaskChain
+		first *snapshot.TaskChain
 		thing string
 		count int
 	}
@@ -129,8 +130,8 @@ func waitingMethods(chains []profile.TaskChain) (out []profile.Evidence) {
 	for i := range chains {
 		c := &chains[i]
 		own := gather.OwnFrame(c.Frames)
-		if own == nil || c.State != profile.TaskWaiting || c.WaitsFor == nil || awaitedThings[c.WaitsFor.Kind] == "" ||
-			own.Origin() != profile.OfUser {
+		if own == nil || c.State != snapshot.TaskWaiting || c.WaitsFor == nil || awaitedThings[c.WaitsFor.Kind] == "" ||
+			own.Origin() != snapshot.OfUser {
 			continue
 		}
 		thing := awaitedThings[c.WaitsFor.Kind]

@@ -9,38 +9,40 @@ import (
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestWaited: waits in own code that last the whole time are told, though they need not be wrong.
 func TestWaited(t *testing.T) {
-	adds := profile.Wait{Kind: profile.CollectionAdd, Object: 0x40,
+	adds := snapshot.Wait{Kind: snapshot.CollectionAdd, Object: 0x40,
 		Type: "System.Collections.Concurrent.BlockingCollection<int>"}
-	mutex := profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Object: 0x50,
+	mutex := snapshot.Wait{Kind: snapshot.HandleOne, Type: "System.Threading.Mutex", Object: 0x50,
 		Detail: "named orders, held by thread 812 of process 811 (shop)"}
-	host := profile.Wait{Kind: profile.TaskWait, Method: "Microsoft.Extensions.Hosting.HostExtensions.RunAsync"}
-	again := func(id int) profile.Thread { // a polling thread
-		return worker(waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Store.Retry"))
+	host := snapshot.Wait{Kind: snapshot.TaskWait, Method: "Microsoft.Extensions.Hosting.HostExtensions.RunAsync"}
+	again := func(id int) snapshot.Thread { // a polling thread
+		return worker(waiting(id, snapshot.Wait{Kind: snapshot.ThreadSleep}, "Shop.Store.Retry"))
 	}
 	e := same(3, again(11), again(12), waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"),
 		waiting(2, adds, "Shop.Feed.Put"),
-		waiting(3, mutex, "Shop.Store.Save"), waiting(4, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Clock.Tick"),
+		waiting(3, mutex, "Shop.Store.Save"), waiting(4, snapshot.Wait{Kind: snapshot.ThreadSleep}, "Shop.Clock.Tick"),
 		waiting(5, host, "Shop.Program.Main"), waiting(6, adds, "System.Threading.Monitor.Wait"),
 		running(7, "Shop.Cache.Find"), waiting(8, adds, "Shop.Feed.Other")).runs(8, 0.5, 0).runs(11, 0.1, 0)
-	room := profile.Awaited{Kind: profile.AwaitsChannel,
+	room := snapshot.Awaited{Kind: snapshot.AwaitsChannel,
 		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
-	timer := profile.Awaited{Kind: profile.AwaitsTimer}
-	chains := []profile.TaskChain{
-		{Count: 5, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: profile.TaskWaiting},
-		{Count: 3, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: profile.TaskWaiting},
-		{Count: 9, Frames: stack("Shop.Clock.Later"), WaitsFor: &timer, State: profile.TaskWaiting},
-		{Count: 9, Frames: stack("Shop.Outbox.Next"), WaitsFor: &room, State: profile.TaskReady},
+	timer := snapshot.Awaited{Kind: snapshot.AwaitsTimer}
+	chains := []snapshot.TaskChain{
+		{Count: 5, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: snapshot.TaskWaiting},
+		{Count: 3, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: snapshot.TaskWaiting},
+		{Count: 9, Frames: stack("Shop.Clock.Later"), WaitsFor: &timer, State: snapshot.TaskWaiting},
+		{Count: 9, Frames: stack("Shop.Outbox.Next"), WaitsFor: &room, State: snapshot.TaskReady},
 	}
-	r := profile.Requests{CapturedAt: e.Began.Add(time.Minute), Requests: []profile.RequestGroup{{
-		Requests: []profile.Request{
+	r := snapshot.Requests{CapturedAt: e.Began.Add(time.Minute), Requests: []snapshot.RequestGroup{{
+		Requests: []snapshot.Request{
 			{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.Began.Add(time.Second)},
 		},
 	}}}
-	e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Requests: &r, Tasks: &profile.Tasks{Chains: chains}}}}
+	e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Requests: &r,
+		Tasks: &snapshot.Tasks{Chains: chains}}}}
 	want := []string{
 		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
 		"2 workers of the thread pool sleep in Shop.Store.Retry: no other work gets them.",
@@ -60,15 +62,15 @@ func TestWaited(t *testing.T) {
 
 // TestLost: a permit counts as lost if the first method in the queue stays the same for a while.
 func TestLost(t *testing.T) {
-	lost := profile.Lost{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Books.gate", First: 0x60,
+	lost := snapshot.Lost{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Books.gate", First: 0x60,
 		Awaits: 20, Frames: stack("Shop.Books.Book")}
 	next := lost
 	next.First = 0x61
 	e := same(2)
-	if e.Lost = gather.StillLost([]profile.Lost{lost}, []profile.Lost{next}); len(judgeLost(e)) > 0 {
+	if e.Lost = gather.StillLost([]snapshot.Lost{lost}, []snapshot.Lost{next}); len(judgeLost(e)) > 0 {
 		t.Error("somebody has got a permit, and it is lost")
 	}
-	e.Lost = gather.StillLost([]profile.Lost{lost}, []profile.Lost{lost})
+	e.Lost = gather.StillLost([]snapshot.Lost{lost}, []snapshot.Lost{lost})
 	verdict(t, judgeLost(e), profile.CauseLockContention, profile.Likely,
 		"20 async methods wait for a permit of SemaphoreSlim 0x30", "Books.gate", "Shop.Books.Book", "was not released")
 }
@@ -76,13 +78,13 @@ func TestLost(t *testing.T) {
 // TestLostByIterators: the permit of an iterator that nothing keeps is lost, also if others still get permits. Somebody
 // may go on with an iterator that has moved, or is kept.
 func TestLostByIterators(t *testing.T) {
-	lost := func(first uint64, iterators ...uint64) []profile.Lost {
-		return []profile.Lost{{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Store.cursors",
+	lost := func(first uint64, iterators ...uint64) []snapshot.Lost {
+		return []snapshot.Lost{{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Store.cursors",
 			First: first, Awaits: 9, Frames: stack("Shop.Store.Find"), Permits: 8, Iterators: iterators,
 			Iterator: "Shop.Store.Rows"}}
 	}
 	for _, tt := range []struct {
-		before, now []profile.Lost
+		before, now []snapshot.Lost
 		unkept      []uint64
 		says        string
 	}{
@@ -106,8 +108,8 @@ func TestLostByIterators(t *testing.T) {
 
 // TestWaitPhraseUncertain: uncertain facts are marked.
 func TestWaitPhraseUncertain(t *testing.T) {
-	lock := profile.Wait{Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10}
-	th := profile.Thread{Wait: &lock, Holds: []profile.Wait{lock}}
+	lock := snapshot.Wait{Kind: snapshot.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10}
+	th := snapshot.Thread{Wait: &lock, Holds: []snapshot.Wait{lock}}
 	th.Holds[0].Object = 0x7f20
 	const both = " holds Lock 0x7f20 (uncertain) and waits to enter Lock 0x7f10 (uncertain)"
 	if got := phrase.WaitPhrase(&th); got != both {

@@ -6,22 +6,23 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // yielders is requests for one path that give up their thread in one method, to go on at once.
 type yielders struct {
-	group    *profile.RequestGroup
+	group    *snapshot.RequestGroup
 	requests map[string]bool // by id; true: the request has given up its thread
 }
 
 // yieldersOf groups the requests that run, or wait for a thread of the pool only.
-func yieldersOf(r *profile.Requests) map[string]*yielders {
+func yieldersOf(r *snapshot.Requests) map[string]*yielders {
 	out := map[string]*yielders{}
 	for i := range r.Requests {
 		g := &r.Requests[i]
 		own := gather.OwnFrame(g.Doing.Frames)
-		yields := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == profile.AwaitsYield
-		if own == nil || !yields && g.Doing.State != profile.TaskRunning {
+		yields := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == snapshot.AwaitsYield
+		if own == nil || !yields && g.Doing.State != snapshot.TaskRunning {
 			continue
 		}
 		key := g.Method + "\x00" + g.Path + "\x00" + own.Module + "!" + own.Method

@@ -6,11 +6,11 @@ import (
 	"io"
 	"time"
 
-	"clrsnap"
-	"clrsnap/profile"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"clrsnap"
+	"clrsnap/snapshot"
 )
 
 // chainFlags are the flags of the verbs tasks and requests, which show the async methods on the managed heap.
@@ -113,7 +113,7 @@ func (f *chainFlags) options() clrsnap.Options {
 type chainLook struct {
 	color bool
 	width int // of the terminal, in columns; 0: unlimited
-	link  func(*profile.SourceLine) string
+	link  func(*snapshot.SourceLine) string
 }
 
 // shownProgress has the functions that show how far a look has come; nil: nobody looks.

@@ -11,12 +11,12 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"clrsnap"
 	"clrsnap/internal/display"
-	"clrsnap/profile"
 	"clrsnap/report"
-
-	"github.com/spf13/cobra"
+	"clrsnap/snapshot"
 )
 
 // heapFlags are the flags of the verb heap.
@@ -273,7 +273,7 @@ func (f *heapFlags) collect() {
 }
 
 // earlier reads the heap for the comparison. The file can be hostile: all rights are given up before.
-func (f *heapFlags) earlier(out *pendingFile, in io.Reader) (*profile.Heap, error) {
+func (f *heapFlags) earlier(out *pendingFile, in io.Reader) (*snapshot.Heap, error) {
 	if f.dump == "" {
 		if err := out.confine(nil); err != nil {
 			return nil, err
@@ -287,7 +287,7 @@ func (f *heapFlags) earlier(out *pendingFile, in io.Reader) (*profile.Heap, erro
 }
 
 // endHeap returns the error of the command.
-func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) error {
+func (a *app) endHeap(ctx context.Context, h *snapshot.Heap, err, written error) error {
 	if written != nil || err != nil {
 		return cmp.Or(written, err)
 	}
@@ -296,8 +296,8 @@ func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) 
 
 // growth looks again and again, and shows the changes since the first look. growth returns the last whole look.
 func (a *app) growth(
-	ctx context.Context, p *clrsnap.Process, first *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
-) (last *profile.Heap, err error) {
+	ctx context.Context, p *clrsnap.Process, first *snapshot.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
+) (last *snapshot.Heap, err error) {
 	if err := a.writeHeap(first, out, o, f); err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func (a *app) growth(
 }
 
 // look walks the heap once. On a terminal look shows the progress, if the walk takes long.
-func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
+func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*snapshot.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
 		Graph: f.format != nil && f.format.graph, Keepers: f.format != nil && f.retains,
@@ -348,7 +348,7 @@ func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*prof
 const maxListed = 100_000
 
 // writeHeap writes a heap to standard output or a file.
-func (a *app) writeHeap(h *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags) error {
+func (a *app) writeHeap(h *snapshot.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags) error {
 	return out.print(func(w io.Writer) error {
 		if f.json {
 			return report.HeapJSON(w, h, o)

@@ -6,13 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"clrsnap/export"
 	"clrsnap/export/gcdump"
 	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/report"
-
-	"github.com/spf13/cobra"
+	"clrsnap/snapshot"
 )
 
 // heapFormat is a format of heap -o other than text, by its file extensions.
@@ -20,14 +21,14 @@ type heapFormat struct {
 	extensions  []string
 	description string
 	graph       bool // the format has all objects and their references
-	write       func(w io.Writer, h, base *profile.Heap) error
+	write       func(w io.Writer, h, base *snapshot.Heap) error
 }
 
 var heapFormats = []heapFormat{
 	{[]string{".html", ".htm"}, "treemap: a page for any browser, with search", false, drawHeap(export.HeapMap)},
 	{[]string{".svg"}, "treemap as a picture", false, drawHeap(export.HeapSVG)},
 	{[]string{".gcdump"}, "all objects and references, for Visual Studio, PerfView, dotnet-gcdump report", true,
-		func(w io.Writer, h, _ *profile.Heap) error {
+		func(w io.Writer, h, _ *snapshot.Heap) error {
 			return gcdump.Write(w, h, gcdump.Options{
 				Version: versionText(), Log: strings.Join(report.HeapNotes(h), "\n"),
 			})
@@ -35,10 +36,10 @@ var heapFormats = []heapFormat{
 }
 
 // drawHeap is a heapFormat's write, for pictures.
-func drawHeap(draw func(io.Writer, *profile.Heap, export.HeapMapOptions) error) func(
-	w io.Writer, h, base *profile.Heap,
+func drawHeap(draw func(io.Writer, *snapshot.Heap, export.HeapMapOptions) error) func(
+	w io.Writer, h, base *snapshot.Heap,
 ) error {
-	return func(w io.Writer, h, base *profile.Heap) error {
+	return func(w io.Writer, h, base *snapshot.Heap) error {
 		return draw(w, h, export.HeapMapOptions{Version: versionText(), Base: base, Notes: report.HeapNotes(h)})
 	}
 }
@@ -86,7 +87,7 @@ func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
 }
 
 // exportHeap writes a heap in the format of the file's extension, and describes the contents on standard error.
-func (a *app) exportHeap(h, base *profile.Heap, out *pendingFile, f *heapFlags) error {
+func (a *app) exportHeap(h, base *snapshot.Heap, out *pendingFile, f *heapFlags) error {
 	if f.format.graph && h.Graph == nil {
 		return fmt.Errorf("nothing was written to %s, because only a part of the heap was read: try again",
 			out.title())

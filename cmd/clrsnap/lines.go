@@ -4,14 +4,15 @@ import (
 	"context"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"clrsnap"
 	"clrsnap/internal/display"
 	"clrsnap/internal/lines"
 	"clrsnap/internal/source"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 	"clrsnap/symbols"
-
-	"github.com/spf13/pflag"
 )
 
 // sourceFlags are the flags with the places of symbols and source files.
@@ -138,7 +139,7 @@ func (a *app) addLines(ctx context.Context, r *profile.Recording, f *sourceFlags
 	told := 0
 	for _, m := range missing {
 		name := r.Assemblies[m.Assembly].Name
-		if profile.Framework(name) {
+		if snapshot.Framework(name) {
 			continue
 		}
 		if told++; told <= most {

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"clrsnap"
-	"clrsnap/profile"
-
 	"golang.org/x/sys/unix"
+
+	"clrsnap"
+	"clrsnap/snapshot"
 )
 
 // Terminals with links (OSC 8) say so in the environment, each in its own way.
@@ -71,7 +71,7 @@ func (a *app) newLinker(f *os.File) *linker {
 }
 
 // link returns a URL for a line: the file's, if the file is on this machine, else SourceLink's; "": none.
-func (l *linker) link(line *profile.SourceLine) string {
+func (l *linker) link(line *snapshot.SourceLine) string {
 	if l.files && l.isSource(line.File) {
 		return (&url.URL{Scheme: "file", Host: l.host, Path: line.File}).String()
 	}

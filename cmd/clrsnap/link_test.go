@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func TestLink(t *testing.T) {
@@ -32,16 +32,16 @@ func TestLink(t *testing.T) {
 		dir + "/strange/a b.cs": url, dir + "/a b.cs/b.cs": url, dir + "/link.cs": url,
 	} {
 		for range 2 {
-			if got := l.link(&profile.SourceLine{File: file, URL: url}); got != want {
+			if got := l.link(&snapshot.SourceLine{File: file, URL: url}); got != want {
 				t.Errorf("%s: %s, want %s", file, got, want)
 			}
 		}
 	}
 	l.files = false
-	if got := l.link(&profile.SourceLine{File: dir + "/a b.cs"}); got != "" {
+	if got := l.link(&snapshot.SourceLine{File: dir + "/a b.cs"}); got != "" {
 		t.Errorf("a link to %s", got)
 	}
-	if got := l.link(&profile.SourceLine{File: "x.cs", URL: "http://example.com"}); got != "" {
+	if got := l.link(&snapshot.SourceLine{File: "x.cs", URL: "http://example.com"}); got != "" {
 		t.Errorf("a link to %s", got)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"io"
 	"time"
 
-	"clrsnap"
-	"clrsnap/profile"
-	"clrsnap/report"
-
 	"github.com/spf13/cobra"
+
+	"clrsnap"
+	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // locksFlags are the flags of the verb locks. The flags shared with the verb stack are in stack.
@@ -222,7 +222,7 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 	watch := a.watch(ctx, &threadFilter{})
 	look := p.SnapshotWaits
 	if f.stop {
-		look = func(ctx context.Context, filter clrsnap.Filter) (*profile.Snapshot, error) {
+		look = func(ctx context.Context, filter clrsnap.Filter) (*snapshot.Snapshot, error) {
 			return p.SnapshotWaitsAtRest(ctx, filter, f.most)
 		}
 	}
@@ -256,7 +256,7 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 }
 
 // writeLocks writes the text, JSON or graph, and the picture.
-func (a *app) writeLocks(s *profile.Snapshot, g *profile.WaitGraph, out *pendingFile, f *locksFlags) error {
+func (a *app) writeLocks(s *snapshot.Snapshot, g *snapshot.WaitGraph, out *pendingFile, f *locksFlags) error {
 	text := out
 	if f.picture() != "" {
 		draw := report.WaitGraphSVG

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/export"
@@ -21,8 +23,7 @@ import (
 	"clrsnap/internal/priority"
 	"clrsnap/profile"
 	"clrsnap/record"
-
-	"github.com/spf13/cobra"
+	"clrsnap/snapshot"
 )
 
 // recordFlags are the flags of the verb record.
@@ -393,7 +394,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 	pr := a.newProgress(f)
 	o, ro := f.options(a, pr)
 	line := strings.Join(args, " ")
-	out, err := f.file.open(a.stdout, (&profile.Process{Command: line}).Program(), time.Now())
+	out, err := f.file.open(a.stdout, (&snapshot.Process{Command: line}).Program(), time.Now())
 	if err != nil {
 		return err
 	}

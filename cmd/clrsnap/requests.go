@@ -4,12 +4,12 @@ import (
 	"context"
 	"io"
 
-	"clrsnap"
-	"clrsnap/profile"
-	"clrsnap/report"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"clrsnap"
+	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // requestsFlags are the flags of the verb requests.
@@ -65,15 +65,15 @@ createdump with type 2 (with heap) or 4 (full).
 
 // requests shows the requests in flight.
 func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) error {
-	v := chainWalk[profile.Requests]{
-		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Requests, error) {
+	v := chainWalk[snapshot.Requests]{
+		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*snapshot.Requests, error) {
 			return p.Requests(ctx, clrsnap.RequestsOptions{
 				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop,
 				MaxPause: f.stop.maxPause,
 			})
 		},
-		partial: func(r *profile.Requests) bool { return r.Partial },
-		print: func(w io.Writer, r *profile.Requests, l chainLook) error {
+		partial: func(r *snapshot.Requests) bool { return r.Partial },
+		print: func(w io.Writer, r *snapshot.Requests, l chainLook) error {
 			o := report.RequestsOptions{
 				Rows: f.limit, Query: f.query, Full: f.full, Plumbing: f.plumbing, Color: l.color, Width: l.width,
 				Link: l.link,

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"clrsnap"
-	"clrsnap/profile"
-	"clrsnap/report"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"clrsnap"
+	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // stackFlags are the flags of the verb stack.
@@ -377,7 +377,7 @@ func hint(err error, of subject) error {
 	return err
 }
 
-func partial(err error, s *profile.Snapshot) error {
+func partial(err error, s *snapshot.Snapshot) error {
 	if n := len(s.Threads); n > 0 {
 		return fmt.Errorf("%w: the stacks collected until then are above (threads: %d)", err, n)
 	}
@@ -385,7 +385,7 @@ func partial(err error, s *profile.Snapshot) error {
 }
 
 // warn warns of incomplete stacks, and of symbols that could not be fetched.
-func (a *app) warn(s *profile.Snapshot, f *sourceFlags) {
+func (a *app) warn(s *snapshot.Snapshot, f *sourceFlags) {
 	a.warnOfServers(f)
 	n := 0
 	for i := range s.Threads {
@@ -402,7 +402,7 @@ func (a *app) warn(s *profile.Snapshot, f *sourceFlags) {
 func (f *stackFlags) file() *outputFile { return &outputFile{path: cmp.Or(f.output, "-")} }
 
 // write encodes a snapshot to standard output or a file.
-func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error {
+func (a *app) write(s *snapshot.Snapshot, out *pendingFile, f *stackFlags) error {
 	o := f.text
 	o.Group, o.Color = groupings[f.group], a.color == "always"
 	if out.path == "-" {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"io"
 
-	"clrsnap"
-	"clrsnap/profile"
-	"clrsnap/report"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"clrsnap"
+	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 func newTasks(a *app) *cobra.Command {
@@ -60,15 +60,15 @@ createdump with type 2 (with heap) or 4 (full).
 
 // tasks shows the waits of async methods.
 func (a *app) tasks(ctx context.Context, args []string, f *chainFlags) error {
-	v := chainWalk[profile.Tasks]{
-		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Tasks, error) {
+	v := chainWalk[snapshot.Tasks]{
+		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*snapshot.Tasks, error) {
 			return p.Tasks(ctx, clrsnap.TasksOptions{
 				MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing, Stop: f.stop.stop,
 				MaxPause: f.stop.maxPause,
 			})
 		},
-		partial: func(t *profile.Tasks) bool { return t.Partial },
-		print: func(w io.Writer, t *profile.Tasks, l chainLook) error {
+		partial: func(t *snapshot.Tasks) bool { return t.Partial },
+		print: func(w io.Writer, t *snapshot.Tasks, l chainLook) error {
 			o := report.TasksOptions{
 				Rows: f.limit, Full: f.full, Plumbing: f.plumbing, Color: l.color, Width: l.width, Link: l.link,
 			}

@@ -13,10 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap/export"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
+	"clrsnap/snapshot"
 )
 
 // terminal runs clrsnap on a terminal of the given width, and returns the terminal's contents and the exit status.
@@ -68,13 +69,13 @@ func recordingFile(t *testing.T) string {
 	b := profile.NewBuilder(profile.Limits{})
 	thread := b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
 	node := b.Child(0, b.Location(profile.Location{Function: b.Function(profile.Function{
-		Kind: profile.Managed, Method: "Shop.Orders.Submit", Display: "Shop.Orders.Submit", Short: "Orders.Submit",
+		Kind: snapshot.Managed, Method: "Shop.Orders.Submit", Display: "Shop.Orders.Submit", Short: "Orders.Submit",
 		Signature: "(System.Collections.Generic.Dictionary<string, Shop.Order>)", Module: "Shop",
 	})}))
 	b.Add(profile.Sample{Thread: thread, Node: node, Weight: 1e9})
 	file := filepath.Join(t.TempDir(), "app.clrsnap")
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 1}}
+	r.Processes = []snapshot.Process{{PID: 1}}
 	if err := replaceFile(file, func(w io.Writer) error { return export.WriteRecording(w, r) }); err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +112,12 @@ func TestViewPipe(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})
 	thread := b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
 	node := b.Child(0, b.Location(profile.Location{Function: b.Function(profile.Function{
-		Kind: profile.Managed, Method: name, Display: name, Short: "Pipeline.Submit",
+		Kind: snapshot.Managed, Method: name, Display: name, Short: "Pipeline.Submit",
 		Signature: "(System.Threading.CancellationToken)", Module: "Shop",
 	})}))
 	b.Add(profile.Sample{Thread: thread, Node: node, Weight: 1e9})
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 1}}
+	r.Processes = []snapshot.Process{{PID: 1}}
 	if err := replaceFile(file, func(w io.Writer) error { return export.WriteRecording(w, r) }); err != nil {
 		t.Fatal(err)
 	}

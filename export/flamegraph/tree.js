@@ -178,7 +178,7 @@ function frameBelow(recording, selection, grow, at, node) {
 }
 
 // foldedFrameOf returns the frame of a leaf where runs of plumbing are one frame. The leaf is in none
-// of them, nor is the managed frame that is nearest to it: see profile.Folds.
+// of them, nor is the managed frame that is nearest to it: see snapshot.Folds.
 function foldedFrameOf(recording, selection, grow, g, leaf) {
   const known = g.shown.get(leaf);
   if (known) return known[0][1];

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Options are the options of Write. The zero value works.
@@ -38,7 +38,7 @@ var (
 
 // Write writes the Graph of a heap. Besides the Graph, Write needs memory only for the types and the
 // static fields: it goes through all objects four times.
-func Write(w io.Writer, h *profile.Heap, o Options) error {
+func Write(w io.Writer, h *snapshot.Heap, o Options) error {
 	if h.Graph == nil {
 		return ErrNoGraph
 	}
@@ -82,7 +82,7 @@ func ticks(t time.Time) int64 {
 // writeInfo writes the places of the generations. The form is the oldest form, which all readers know.
 // The form has no place for pinned objects, so they are in no generation. Frozen objects belong to the
 // oldest generation.
-func writeInfo(s *stream, h *profile.Heap) {
+func writeInfo(s *stream, h *snapshot.Heap) {
 	size := uint64(0)
 	for i := range h.Parts {
 		size += h.Parts[i].Size
@@ -94,10 +94,10 @@ func writeInfo(s *stream, h *profile.Heap) {
 		s.begin("GCHeapDumpSegment", 0, 0)
 		s.int64(int64(r.Start))
 		s.int64(int64(r.End))
-		for g := profile.Gen0; g <= profile.LargeObjects; g++ {
+		for g := snapshot.Gen0; g <= snapshot.LargeObjects; g++ {
 			of := r.Generation
-			if of == profile.FrozenObjects {
-				of = profile.Gen2
+			if of == snapshot.FrozenObjects {
+				of = snapshot.Gen2
 			}
 			if of == g {
 				s.int64(int64(r.End))
@@ -112,7 +112,7 @@ func writeInfo(s *stream, h *profile.Heap) {
 
 // graph is the MemoryGraph: the objects, by their numbers, followed by the nodes of the roots.
 type graph struct {
-	of    *profile.HeapGraph
+	of    *snapshot.HeapGraph
 	types []nodeType // the classes of objects, and then a type for each root node with a name of its own
 	roots []rootNode
 	total int64 // bytes of all nodes
@@ -133,7 +133,7 @@ type rootNode struct {
 }
 
 // newGraph computes all sizes.
-func newGraph(of *profile.HeapGraph) *graph {
+func newGraph(of *snapshot.HeapGraph) *graph {
 	g := &graph{of: of}
 	for i := range of.Classes {
 		c := &of.Classes[i]
@@ -184,25 +184,25 @@ func (g *graph) addRoots() {
 		r := &g.of.Roots[i]
 		switch {
 		case len(r.Objects) == 0:
-		case r.Root == profile.RootStatic:
+		case r.Root == snapshot.RootStatic:
 			name := "[static var]"
 			if r.Static != "" {
 				name = "[static var " + display.Clean(r.Static) + "]"
 			}
 			statics = append(statics, g.addRoot(name, r.Objects))
-		case r.Root == profile.RootThreadStatic:
+		case r.Root == snapshot.RootThreadStatic:
 			name := "[thread static var]"
 			if r.Static != "" {
 				name = "[thread static var " + display.Clean(r.Static) + "]"
 			}
 			statics = append(statics, g.addRoot(name, r.Objects))
-		case r.Root == profile.RootHandle:
+		case r.Root == snapshot.RootHandle:
 			others = append(others, g.addRoot("["+string(r.Handle)+" handles]", r.Objects))
-		case r.Root == profile.RootStack:
+		case r.Root == snapshot.RootStack:
 			others = append(others, g.addRoot(stackRoots, r.Objects))
-		case r.Root == profile.RootCircle:
+		case r.Root == snapshot.RootCircle:
 			others = append(others, g.addRoot(circleRoots, r.Objects))
-		case r.Root == profile.RootUnknown:
+		case r.Root == snapshot.RootUnknown:
 			others = append(others, g.addRoot(unknownRoots, r.Objects))
 		default:
 			others = append(others, g.addRoot("["+display.Clean(string(r.Root))+"]", r.Objects))

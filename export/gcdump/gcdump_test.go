@@ -11,28 +11,29 @@ import (
 	"testing"
 	"time"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // testHeap is a heap with some classes, objects and roots.
-func testHeap(classes []profile.HeapClass, objects []profile.HeapObject, roots []profile.HeapRootSet) *profile.Heap {
-	return &profile.Heap{
-		Process:    profile.Process{PID: 4242, Command: "dotnet /srv/Shop.dll"},
+func testHeap(classes []snapshot.HeapClass, objects []snapshot.HeapObject,
+	roots []snapshot.HeapRootSet) *snapshot.Heap {
+	return &snapshot.Heap{
+		Process:    snapshot.Process{PID: 4242, Command: "dotnet /srv/Shop.dll"},
 		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 800, time.FixedZone("", 3600)),
-		Parts:      []profile.HeapPart{{Size: 1 << 20}, {Size: 1 << 21}},
-		Graph: &profile.HeapGraph{
+		Parts:      []snapshot.HeapPart{{Size: 1 << 20}, {Size: 1 << 21}},
+		Graph: &snapshot.HeapGraph{
 			Classes: classes, Count: len(objects), Objects: slices.Values(objects), Roots: roots,
-			Regions: []profile.HeapRegion{
-				{Start: 0x1000, End: 0x2000, Generation: profile.Gen0},
-				{Start: 0x3000, End: 0x4000, Generation: profile.Gen2},
-				{Start: 0x5000, End: 0x6000, Generation: profile.PinnedObjects},
-				{Start: 0x7000, End: 0x8000, Generation: profile.FrozenObjects},
+			Regions: []snapshot.HeapRegion{
+				{Start: 0x1000, End: 0x2000, Generation: snapshot.Gen0},
+				{Start: 0x3000, End: 0x4000, Generation: snapshot.Gen2},
+				{Start: 0x5000, End: 0x6000, Generation: snapshot.PinnedObjects},
+				{Start: 0x7000, End: 0x8000, Generation: snapshot.FrozenObjects},
 			},
 		},
 	}
 }
 
-func writeTest(tb testing.TB, h *profile.Heap) *file {
+func writeTest(tb testing.TB, h *snapshot.Heap) *file {
 	tb.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, h, Options{Version: "1.2", Log: "a log"}); err != nil {
@@ -46,25 +47,25 @@ func writeTest(tb testing.TB, h *profile.Heap) *file {
 }
 
 func TestWrite(t *testing.T) {
-	classes := []profile.HeapClass{
+	classes := []snapshot.HeapClass{
 		{Name: "Shop.Order", Assembly: "Shop"}, {Name: "string", Assembly: "System.Private.CoreLib"},
 		{Name: "Kôrb\U0001f6d2\x1b[31m"}, {Name: "nothing has this class"},
 	}
-	objects := []profile.HeapObject{
+	objects := []snapshot.HeapObject{
 		{Address: 0x1000, Bytes: 40, Class: 0, References: []uint32{1, 2, 1}},
 		{Address: 0x1028, Bytes: 24, Class: 1},
 		{Address: 0x7f00_0000_1040, Bytes: 5 << 30, Class: 1, References: []uint32{2}},
 		{Address: 0xffff_ffff_ffff_fff8, Bytes: 1 << 20, Class: 2, References: []uint32{3, 0}},
 	}
-	f := writeTest(t, testHeap(classes, objects, []profile.HeapRootSet{
-		{Root: profile.RootStatic, Static: "Shop.Bus.Raised", Objects: []uint32{0}},
-		{Root: profile.RootThreadStatic, Static: "Shop.Cache.own", Objects: []uint32{1}},
-		{Root: profile.RootHandle, Handle: profile.HandlePinned, Objects: []uint32{2}},
-		{Root: profile.RootFinalizer, Objects: []uint32{1}},
-		{Root: profile.RootStack, Objects: []uint32{0, 1}},
-		{Root: profile.RootUnknown, Objects: []uint32{3}},
-		{Root: profile.RootCircle, Objects: nil},
-		{Root: profile.RootCircle, Objects: []uint32{2}},
+	f := writeTest(t, testHeap(classes, objects, []snapshot.HeapRootSet{
+		{Root: snapshot.RootStatic, Static: "Shop.Bus.Raised", Objects: []uint32{0}},
+		{Root: snapshot.RootThreadStatic, Static: "Shop.Cache.own", Objects: []uint32{1}},
+		{Root: snapshot.RootHandle, Handle: snapshot.HandlePinned, Objects: []uint32{2}},
+		{Root: snapshot.RootFinalizer, Objects: []uint32{1}},
+		{Root: snapshot.RootStack, Objects: []uint32{0, 1}},
+		{Root: snapshot.RootUnknown, Objects: []uint32{3}},
+		{Root: snapshot.RootCircle, Objects: nil},
+		{Root: snapshot.RootCircle, Objects: []uint32{2}},
 	}))
 
 	want := file{
@@ -137,10 +138,10 @@ func FuzzWrite(f *testing.F) {
 	f.Add([]byte{}, "Shop.Order", "")
 	f.Add([]byte{1, 2, 3, 4, 200, 6, 7, 255, 9, 10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, "a\xff\ud7ff\U0010ffff", "[x")
 	f.Fuzz(func(t *testing.T, b []byte, one, other string) {
-		classes := []profile.HeapClass{{Name: one, Assembly: other}, {Name: other}}
-		var objects []profile.HeapObject
+		classes := []snapshot.HeapClass{{Name: one, Assembly: other}, {Name: other}}
+		var objects []snapshot.HeapObject
 		for len(b) >= 6 && len(objects) < 1000 {
-			o := profile.HeapObject{
+			o := snapshot.HeapObject{
 				Address: uint64(b[0]) << (b[1] % 64), Bytes: uint64(b[2]) << (b[3] % 31), Class: int(b[4] & 1),
 			}
 			n := int(b[5] % 16)
@@ -157,7 +158,8 @@ func FuzzWrite(f *testing.F) {
 			}
 			all = append(all, uint32(i))
 		}
-		f := writeTest(t, testHeap(classes, objects, []profile.HeapRootSet{{Root: profile.RootUnknown, Objects: all}}))
+		f := writeTest(t, testHeap(classes, objects, []snapshot.HeapRootSet{{Root: snapshot.RootUnknown,
+			Objects: all}}))
 		for i := range objects {
 			o, n := &objects[i], &f.nodes[i]
 			if n.address != o.Address || n.size != sizeOf(o.Bytes) || len(n.children) != len(o.References) {

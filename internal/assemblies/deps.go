@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of a deps.json. A large program's deps.json has a megabyte, a thousand libraries, and six objects within each
@@ -21,23 +21,23 @@ const (
 
 // types are the types of library in a deps.json. A reference is an assembly that a project takes from a folder: the
 // assembly is in no package. Libraries of other types have no assemblies.
-var types = map[string]profile.Origin{
-	"project": profile.OfUser, "reference": profile.OfUser,
-	"package": profile.OfPackage, "runtimepack": profile.OfFramework,
+var types = map[string]snapshot.Origin{
+	"project": snapshot.OfUser, "reference": snapshot.OfUser,
+	"package": snapshot.OfPackage, "runtimepack": snapshot.OfFramework,
 }
 
 // rank orders origins. If several libraries have an assembly of the same name, the highest origin counts.
-var rank = map[profile.Origin]int{profile.OfFramework: 1, profile.OfPackage: 2, profile.OfUser: 3}
+var rank = map[snapshot.Origin]int{snapshot.OfFramework: 1, snapshot.OfPackage: 2, snapshot.OfUser: 3}
 
 var errDeps = errors.New("not a deps.json")
 
 // Parse reads a deps.json. The result has the assemblies, by their simple names.
-func Parse(text []byte) (map[string]profile.Origin, error) {
+func Parse(text []byte) (map[string]snapshot.Origin, error) {
 	if len(text) > maxDeps {
 		return nil, fmt.Errorf("%w: it has %d bytes", errDeps, len(text))
 	}
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-	d := depsReader{dec: json.NewDecoder(bytes.NewReader(text)), library: map[string]profile.Origin{}}
+	d := depsReader{dec: json.NewDecoder(bytes.NewReader(text)), library: map[string]snapshot.Origin{}}
 	err := d.object(func(key string) error {
 		switch key {
 		case "targets":
@@ -50,7 +50,7 @@ func Parse(text []byte) (map[string]profile.Origin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDeps, err)
 	}
-	out := map[string]profile.Origin{}
+	out := map[string]snapshot.Origin{}
 	for _, a := range d.listed {
 		if of := d.library[a.library]; rank[of] > rank[out[a.name]] {
 			out[a.name] = of
@@ -63,7 +63,7 @@ func Parse(text []byte) (map[string]profile.Origin, error) {
 type depsReader struct {
 	dec     *json.Decoder
 	listed  []listed
-	library map[string]profile.Origin
+	library map[string]snapshot.Origin
 }
 
 // listed is an assembly of a library, such as "Npgsql/8.0.3".

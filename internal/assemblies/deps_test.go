@@ -12,7 +12,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // shop is the SDK's deps.json for a self-contained program with a native asset, a satellite assembly, a package with a
@@ -55,10 +55,10 @@ const shop = "\xef\xbb\xbf" + `{
   }
 }`
 
-var shopWants = map[string]profile.Origin{
-	"Shop": profile.OfUser, "System.Private.CoreLib": profile.OfFramework, "System.Linq": profile.OfFramework,
-	"Microsoft.EntityFrameworkCore": profile.OfPackage, "Npgsql": profile.OfPackage, "SqlClient": profile.OfPackage,
-	"System.Shared": profile.OfUser, "Vendor": profile.OfUser,
+var shopWants = map[string]snapshot.Origin{
+	"Shop": snapshot.OfUser, "System.Private.CoreLib": snapshot.OfFramework, "System.Linq": snapshot.OfFramework,
+	"Microsoft.EntityFrameworkCore": snapshot.OfPackage, "Npgsql": snapshot.OfPackage, "SqlClient": snapshot.OfPackage,
+	"System.Shared": snapshot.OfUser, "Vendor": snapshot.OfUser,
 }
 
 func TestParse(t *testing.T) {
@@ -87,7 +87,7 @@ func TestParseHostile(t *testing.T) {
 	}
 	odd := `{"targets":{"t":{"a":{"runtime":{"` + strings.Repeat("x", 300) + `.dll":0,".dll":0,"dll":0,"a/.DLL":0,` +
 		`"B.Exe":0}}}},"libraries":{"a":{"type":"package"}}}`
-	want := map[string]profile.Origin{"B": profile.OfPackage}
+	want := map[string]snapshot.Origin{"B": snapshot.OfPackage}
 	if got, err := Parse([]byte(odd)); err != nil || !maps.Equal(got, want) {
 		t.Errorf("odd names: %v, %v", got, err)
 	}
@@ -161,36 +161,36 @@ func TestOwners(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		beside map[string]string // files that are not loaded
-		want   map[string]profile.Origin
+		want   map[string]snapshot.Origin
 	}{
-		{"listed", map[string]string{"/app/Shop.deps.json": shop}, map[string]profile.Origin{
-			"/app/Shop.dll": "", "/app/Npgsql.dll": profile.OfPackage,
-			"/app/Microsoft.EntityFrameworkCore.dll": profile.OfPackage, "/app/System.Shared.dll": profile.OfUser,
-			"/app/Vendor.dll": "", "/plugins/Other.dll": "", "/plugins/Microsoft.Other.dll": profile.OfPackage,
+		{"listed", map[string]string{"/app/Shop.deps.json": shop}, map[string]snapshot.Origin{
+			"/app/Shop.dll": "", "/app/Npgsql.dll": snapshot.OfPackage,
+			"/app/Microsoft.EntityFrameworkCore.dll": snapshot.OfPackage, "/app/System.Shared.dll": snapshot.OfUser,
+			"/app/Vendor.dll": "", "/plugins/Other.dll": "", "/plugins/Microsoft.Other.dll": snapshot.OfPackage,
 			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
 			shared + "Microsoft.NETCore.App/8.0.8/System.Linq.dll":            "",
 			// The program lists the assembly, but the framework's assembly is newer.
-			shared + "Microsoft.AspNetCore.App/8.0.8/SqlClient.dll": profile.OfFramework,
+			shared + "Microsoft.AspNetCore.App/8.0.8/SqlClient.dll": snapshot.OfFramework,
 		}},
 		{"plugin", map[string]string{"/app/Shop.deps.json": shop, "/plugins/P.deps.json": `{"targets":{"t":{
 			"P/1":{"runtime":{"P.dll":{}}},"Q/1":{"runtime":{"lib/Q.dll":{}}},
 			"System.Shared/1":{"runtime":{"System.Shared.dll":{}}}}},
 			"libraries":{"P/1":{"type":"project"},"Q/1":{"type":"package"},"System.Shared/1":{"type":"package"}}}`},
-			map[string]profile.Origin{
-				"/app/Shop.dll": "", "/plugins/P.dll": "", "/plugins/Q.dll": profile.OfPackage,
-				"/app/System.Shared.dll": profile.OfUser,
+			map[string]snapshot.Origin{
+				"/app/Shop.dll": "", "/plugins/P.dll": "", "/plugins/Q.dll": snapshot.OfPackage,
+				"/app/System.Shared.dll": snapshot.OfUser,
 			}},
-		{"not listed", map[string]string{"/app/Microsoft.Shop.runtimeconfig.json": "{}"}, map[string]profile.Origin{
-			"/app/Microsoft.Shop.dll": profile.OfUser, "/app/Npgsql.dll": "",
-			"/app/Microsoft.Data.dll": profile.OfPackage,
+		{"not listed", map[string]string{"/app/Microsoft.Shop.runtimeconfig.json": "{}"}, map[string]snapshot.Origin{
+			"/app/Microsoft.Shop.dll": snapshot.OfUser, "/app/Npgsql.dll": "",
+			"/app/Microsoft.Data.dll": snapshot.OfPackage,
 			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
-			shared + "Microsoft.AspNetCore.App/8.0.8/Odd.dll":                 profile.OfFramework,
+			shared + "Microsoft.AspNetCore.App/8.0.8/Odd.dll":                 snapshot.OfFramework,
 		}},
-		{"self-contained", map[string]string{"/app/Shop.runtimeconfig.json": "{}"}, map[string]profile.Origin{
+		{"self-contained", map[string]string{"/app/Shop.runtimeconfig.json": "{}"}, map[string]snapshot.Origin{
 			"/app/Shop.dll": "", "/app/System.Private.CoreLib.dll": "", "/app/Microsoft.Data.dll": "",
 			"/app/Npgsql.dll": "",
 		}},
-		{"damaged", map[string]string{"/app/Shop.deps.json": shop[:200]}, map[string]profile.Origin{
+		{"damaged", map[string]string{"/app/Shop.deps.json": shop[:200]}, map[string]snapshot.Origin{
 			"/app/Shop.dll": "", "/app/Npgsql.dll": "",
 			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
 		}},
@@ -227,7 +227,7 @@ func TestLoadedLater(t *testing.T) {
 	asked := 0
 	file := func() (string, bool) { asked++; return f.file(at)() }
 	for range 2 {
-		if got := o.Of("Microsoft.Odd", at, file); got != profile.OfPackage || asked != 1 {
+		if got := o.Of("Microsoft.Odd", at, file); got != snapshot.OfPackage || asked != 1 {
 			t.Errorf("%q after %d questions", got, asked)
 		}
 	}
@@ -242,8 +242,8 @@ func TestBundled(t *testing.T) {
 	exe := f.load("/app/Shop", string(bundled(shop)))
 	o := New(f, exe+8)
 	o.Read(f.maps)
-	for name, want := range map[string]profile.Origin{
-		"Npgsql": profile.OfPackage, "System.Shared": profile.OfUser, "System.Linq": "", "Shop": "",
+	for name, want := range map[string]snapshot.Origin{
+		"Npgsql": snapshot.OfPackage, "System.Shared": snapshot.OfUser, "System.Linq": "", "Shop": "",
 	} {
 		if got := o.Of(name, exe, f.file(exe)); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/bundle"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Source is the target.
@@ -26,11 +26,11 @@ type Owners struct {
 	src    Source
 	bundle arch.Addr // somewhere in the single-file program; 0: the program is no single file
 
-	listed    map[string]profile.Origin // assemblies in the program's deps.json files, by simple names
-	seen      map[string]bool           // paths of assemblies beside which a deps.json was looked for
-	framework map[string]bool           // folders of shared frameworks
-	programs  map[string]bool           // folders of programs
-	known     map[key]profile.Origin
+	listed    map[string]snapshot.Origin // assemblies in the program's deps.json files, by simple names
+	seen      map[string]bool            // paths of assemblies beside which a deps.json was looked for
+	framework map[string]bool            // folders of shared frameworks
+	programs  map[string]bool            // folders of programs
+	known     map[key]snapshot.Origin
 	deps      int // files that have been read
 	bytes     int // of the read files
 }
@@ -55,8 +55,8 @@ const (
 func New(src Source, bundle arch.Addr) *Owners {
 	return &Owners{
 		src: src, bundle: bundle,
-		listed: map[string]profile.Origin{}, seen: map[string]bool{}, framework: map[string]bool{},
-		programs: map[string]bool{}, known: map[key]profile.Origin{},
+		listed: map[string]snapshot.Origin{}, seen: map[string]bool{}, framework: map[string]bool{},
+		programs: map[string]bool{}, known: map[key]snapshot.Origin{},
 	}
 }
 
@@ -91,7 +91,7 @@ func (o *Owners) look(file string) {
 	} else if f, err := o.src.OpenFile(stem + ".runtimeconfig.json"); err == nil {
 		f.Close()
 		o.programs[folder] = true
-		o.list(name, profile.OfUser)
+		o.list(name, snapshot.OfUser)
 	}
 }
 
@@ -142,16 +142,16 @@ func (o *Owners) add(text []byte) {
 	}
 }
 
-func (o *Owners) list(name string, of profile.Origin) {
+func (o *Owners) list(name string, of snapshot.Origin) {
 	if rank[of] > rank[o.listed[name]] && len(o.listed) < maxListed {
 		o.listed[name] = of
 	}
 }
 
 // Of says whose an assembly is, by its simple name and the address of its image, 0 without an image. The result is ""
-// where profile.Framework gives the same answer by the name alone. file returns the path of the image's file, "" if
+// where snapshot.Framework gives the same answer by the name alone. file returns the path of the image's file, "" if
 // there is no file; known is false if the path may change.
-func (o *Owners) Of(name string, image arch.Addr, file func() (path string, known bool)) profile.Origin {
+func (o *Owners) Of(name string, image arch.Addr, file func() (path string, known bool)) snapshot.Origin {
 	if name == "" {
 		return ""
 	}
@@ -178,25 +178,25 @@ func (o *Owners) Of(name string, image arch.Addr, file func() (path string, know
 
 // decide says whose an assembly is. The folder of a shared framework decides first: the loaded assembly is not always
 // the assembly in the program's deps.json, because the newer assembly wins.
-func (o *Owners) decide(name, file string) profile.Origin {
+func (o *Owners) decide(name, file string) snapshot.Origin {
 	if file != "" && o.isFramework(path.Dir(file)) {
-		return profile.OfFramework
+		return snapshot.OfFramework
 	}
 	if of := o.listed[name]; of != "" {
 		return of
 	}
 	of := byName(name)
-	if file != "" && of == profile.OfFramework && o.isShared() {
-		return profile.OfPackage // the framework's assemblies are elsewhere
+	if file != "" && of == snapshot.OfFramework && o.isShared() {
+		return snapshot.OfPackage // the framework's assemblies are elsewhere
 	}
 	return of
 }
 
-func byName(assembly string) profile.Origin {
-	if profile.Framework(assembly) {
-		return profile.OfFramework
+func byName(assembly string) snapshot.Origin {
+	if snapshot.Framework(assembly) {
+		return snapshot.OfFramework
 	}
-	return profile.OfUser
+	return snapshot.OfUser
 }
 
 // isShared reports whether the framework is in a folder of its own.

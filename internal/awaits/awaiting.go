@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Chain is a chain of awaits. Step is a step of a chain.
@@ -112,6 +112,6 @@ func (site *Site) Awaiting(r *async.Reader) (box *async.Box, c async.Chain, err 
 const callSlot = 8
 
 // FrameCost is the size of a frame in bytes.
-func FrameCost(f *profile.Frame) int {
+func FrameCost(f *snapshot.Frame) int {
 	return int(unsafe.Sizeof(*f)) + len(f.Method) + len(f.Display) + len(f.Short) + len(f.Signature)
 }

@@ -4,7 +4,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/permits"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // channelReader is the class whose methods take items from a channel (System.Threading.Channels, ChannelReader.cs).
@@ -51,8 +51,8 @@ func (p *Program) StepReads(s *async.Step) bool {
 }
 
 // frameMethod is the method of a frame outside .NET; false: not known.
-func (p *Program) frameMethod(f *profile.Frame) (methodPlace, bool) {
-	if p.runtime == nil || f.FunctionID == 0 || f.Origin() == profile.OfFramework {
+func (p *Program) frameMethod(f *snapshot.Frame) (methodPlace, bool) {
+	if p.runtime == nil || f.FunctionID == 0 || f.Origin() == snapshot.OfFramework {
 		return methodPlace{}, false
 	}
 	m, err := p.runtime.Methods.Read(arch.Addr(f.FunctionID))
@@ -61,7 +61,7 @@ func (p *Program) frameMethod(f *profile.Frame) (methodPlace, bool) {
 
 // ReadsChannel reports whether the method of a frame takes items from a channel, by its IL. For frames of .NET the
 // answer is false.
-func (p *Program) ReadsChannel(f *profile.Frame) bool {
+func (p *Program) ReadsChannel(f *snapshot.Frame) bool {
 	m, ok := p.frameMethod(f)
 	return ok && p.readsChannel(m)
 }
@@ -85,7 +85,7 @@ func (p *Program) StepCompletes(s *async.Step) bool {
 
 // Completes reports whether the method of a frame completes a TaskCompletionSource, by its IL. For frames of .NET the
 // answer is false.
-func (p *Program) Completes(f *profile.Frame) bool {
+func (p *Program) Completes(f *snapshot.Frame) bool {
 	m, ok := p.frameMethod(f)
 	return ok && p.completes(m)
 }

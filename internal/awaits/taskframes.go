@@ -7,7 +7,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The pool also calls tasks that run a delegate, as in Task.Run. The task is on the stack, near the method that runs
@@ -22,8 +22,8 @@ var withinTask = []string{
 }
 
 // taskFrame notes a frame that runs a task, or that is called by a frame that runs a task.
-func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
-	within := fr.Kind == profile.Managed && fr.Module == coreLib &&
+func (a *Asyncs) taskFrame(fr *snapshot.Frame, index int) {
+	within := fr.Kind == snapshot.Managed && fr.Module == coreLib &&
 		slices.ContainsFunc(withinTask, func(s string) bool { return strings.HasPrefix(fr.Method, s) })
 	switch {
 	case !within:

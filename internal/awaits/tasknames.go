@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // runtimeTaskPrefix begins the name of the class of RuntimeAsyncTasks: the tasks of methods that the runtime itself
@@ -15,7 +15,7 @@ const runtimeTaskPrefix = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeA
 
 // NameTask adds the method to a wait for a RuntimeAsyncTask: the outermost of the methods suspended in the task, or
 // the running method. run: the thread that runs a method of the task; nil: no thread is known.
-func (p *Program) NameTask(w *profile.Wait, run *profile.Thread) {
+func (p *Program) NameTask(w *snapshot.Wait, run *snapshot.Thread) {
 	if w.Method != "" || !strings.HasPrefix(w.Type, runtimeTaskPrefix) {
 		return
 	}
@@ -36,7 +36,7 @@ func (p *Program) NameTask(w *profile.Wait, run *profile.Thread) {
 }
 
 // runningName names the outermost method of a task with a running method; "": not known.
-func (p *Program) runningName(task arch.Addr, t *profile.Thread) (string, error) {
+func (p *Program) runningName(task arch.Addr, t *snapshot.Thread) (string, error) {
 	class, err := p.managed.Objects.Class(task)
 	if err != nil {
 		return "", err

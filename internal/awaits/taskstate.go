@@ -5,7 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const taskName = "System.Threading.Tasks.Task"
@@ -13,13 +13,13 @@ const taskName = "System.Threading.Tasks.Task"
 // taskEnds are the bits of Task.m_stateFlags for the ways in which a task ends (Task.cs, TaskStateFlags).
 var taskEnds = []struct {
 	bit   uint32
-	state profile.TaskState
+	state snapshot.TaskState
 }{
-	{0x0020_0000, profile.TaskFaulted}, {0x0040_0000, profile.TaskCanceled}, {0x0100_0000, profile.TaskReady},
+	{0x0020_0000, snapshot.TaskFaulted}, {0x0040_0000, snapshot.TaskCanceled}, {0x0100_0000, snapshot.TaskReady},
 }
 
 // TaskEnd is how a task has ended, by Task.m_stateFlags; "": the task has not ended.
-func TaskEnd(flags uint32) profile.TaskState {
+func TaskEnd(flags uint32) snapshot.TaskState {
 	for _, e := range taskEnds {
 		if flags&e.bit != 0 {
 			return e.state

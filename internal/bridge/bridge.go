@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 var (
@@ -37,7 +37,7 @@ var (
 	Notification func(p *session.Process, options any, means agent.AllocMeans, r *agent.Record) any
 	// Watch makes a recording with these *record.Options call f for every walk. The walked moment lies between begin
 	// and end, in nanoseconds of CLOCK_MONOTONIC. Watch is for proofs.
-	Watch func(options any, f func(th *profile.Thread, begin, end uint64))
+	Watch func(options any, f func(th *snapshot.Thread, begin, end uint64))
 	// Call calls a clrsnap.StackSnapshotCallback for a frame.
 	Call func(p *session.Process, callback any, f *Frame, clientData any) error
 )

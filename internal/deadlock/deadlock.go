@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Permits says whether Snapshot also finds likely holders: threads and async methods with the permits of semaphores,
@@ -30,9 +30,9 @@ type Options struct {
 	Permits Permits
 }
 
-// Snapshot takes a snapshot with wait edges (profile.Snapshot.WaitGraph). Threads that seem to wait for one another
-// are captured again until the wait is proved (profile.Thread.Still) or disproved.
-func Snapshot(ctx context.Context, p *session.Process, o Options) (*profile.Snapshot, error) {
+// Snapshot takes a snapshot with wait edges (snapshot.Snapshot.WaitGraph). Threads that seem to wait for one another
+// are captured again until the wait is proved (snapshot.Thread.Still) or disproved.
+func Snapshot(ctx context.Context, p *session.Process, o Options) (*snapshot.Snapshot, error) {
 	observe := func(s *session.Observed) session.Observer {
 		f := &finder{p: p, s: s, o: o}
 		if o.Permits != PermitsNever && p.Runtime != nil && p.Managed.Objects != nil {
@@ -45,13 +45,14 @@ func Snapshot(ctx context.Context, p *session.Process, o Options) (*profile.Snap
 
 // SnapshotAtRest is Snapshot while all threads stand still, for most at most; 0 stands for session.DefaultPause. An
 // earlier look while the threads run finds all names. If the threads cannot be held, the earlier look counts:
-// profile.Snapshot.Stop says so.
-func SnapshotAtRest(ctx context.Context, p *session.Process, o Options, most time.Duration) (*profile.Snapshot, error) {
+// snapshot.Snapshot.Stop says so.
+func SnapshotAtRest(ctx context.Context, p *session.Process, o Options, most time.Duration) (*snapshot.Snapshot,
+	error) {
 	before, err := Snapshot(ctx, p, o)
 	if err != nil || !p.Moments().Changes() || p.Managed == nil {
 		return before, err
 	}
-	held, stop := session.AtRest(ctx, p, most, before, func(ctx context.Context) (*profile.Snapshot, error) {
+	held, stop := session.AtRest(ctx, p, most, before, func(ctx context.Context) (*snapshot.Snapshot, error) {
 		return Snapshot(ctx, p, o)
 	})
 	held.Stop = stop
@@ -66,7 +67,7 @@ func (f *finder) Begin() {
 }
 
 // Frame implements session.Observer.
-func (f *finder) Frame(at *walk.Frame, m method.Method, assembly string, above []profile.Frame) {
+func (f *finder) Frame(at *walk.Frame, m method.Method, assembly string, above []snapshot.Frame) {
 	if f.duties != nil {
 		f.duties.frame(at, &m, assembly, above)
 	}

@@ -12,8 +12,8 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // TestDeadlocks: a program has deadlocks of every kind, and sets of threads that look like deadlocks but are none.
@@ -126,7 +126,7 @@ func testHealthy(t *testing.T, o testenv.Options) {
 }
 
 // checkDeadlockFields requires that locks of deadlocks are named by the fields and variables that hold them.
-func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
+func checkDeadlockFields(t *testing.T, runtime string, s *snapshot.Snapshot) {
 	t.Helper()
 	want := map[string]string{"two-1": "variable stock of Deadlocks.Monitors",
 		"two-2": "variable order of Deadlocks.Monitors"}
@@ -146,7 +146,7 @@ func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
 func BenchmarkSnapshotWaits(b *testing.B) {
 	a := testenv.Start(b, "deadlocks", testenv.Options{})
 	p := livetest.Open(b, a, clrsnap.Options{})
-	for name, take := range map[string]func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
+	for name, take := range map[string]func(context.Context, clrsnap.Filter) (*snapshot.Snapshot, error){
 		"all": p.SnapshotAll, "waits": p.SnapshotWaits,
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -161,7 +161,7 @@ func BenchmarkSnapshotWaits(b *testing.B) {
 	}
 }
 
-func snapshotWaits(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
+func snapshotWaits(t *testing.T, p *clrsnap.Process) *snapshot.Snapshot {
 	t.Helper()
 	s, err := p.SnapshotWaits(context.Background(), nil)
 	if err != nil {
@@ -200,10 +200,10 @@ func setText(what string, members, victims []string, ended bool) string {
 }
 
 // setsOf returns a snapshot's finding for each set.
-func setsOf(s *profile.Snapshot) map[string]string {
+func setsOf(s *snapshot.Snapshot) map[string]string {
 	got := map[string]string{}
 	g := s.WaitGraph()
-	add := func(what string, list []profile.Deadlock) {
+	add := func(what string, list []snapshot.Deadlock) {
 		for _, d := range list {
 			in, victims := names(s, d.Threads), names(s, d.Victims)
 			set, _, _ := strings.Cut(in[0], "-")
@@ -225,14 +225,14 @@ func members(text string) string {
 	return text
 }
 
-func names(s *profile.Snapshot, threads []int) (out []string) {
+func names(s *snapshot.Snapshot, threads []int) (out []string) {
 	for _, i := range threads {
 		out = append(out, s.Threads[i].Name)
 	}
 	return out
 }
 
-func compareDeadlocks(t *testing.T, of string, s *profile.Snapshot, want map[string]string) {
+func compareDeadlocks(t *testing.T, of string, s *snapshot.Snapshot, want map[string]string) {
 	t.Helper()
 	got := setsOf(s)
 	for name, text := range want {
@@ -254,7 +254,7 @@ func compareDeadlocks(t *testing.T, of string, s *profile.Snapshot, want map[str
 	}
 }
 
-func waitText(w *profile.Wait) string {
+func waitText(w *snapshot.Wait) string {
 	if w == nil {
 		return "no wait"
 	}
@@ -268,7 +268,7 @@ func TestDeadlocksAtRest(t *testing.T) {
 		a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--collect"}})
 		want := askDeadlocks(t, a)
 		p := livetest.Open(t, a, clrsnap.Options{})
-		livetest.AtRest(t, func() *profile.HeapStop {
+		livetest.AtRest(t, func() *snapshot.HeapStop {
 			s, err := p.SnapshotWaitsAtRest(context.Background(), nil, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -276,7 +276,7 @@ func TestDeadlocksAtRest(t *testing.T) {
 			if s.Stop != nil && s.Stop.Exact {
 				compareDeadlocks(t, "at rest", s, want)
 				for i := range s.Threads {
-					if w := s.Threads[i].Wait; w != nil && !w.Certain && profile.LockKindOf(w) != "" {
+					if w := s.Threads[i].Wait; w != nil && !w.Certain && snapshot.LockKindOf(w) != "" {
 						t.Errorf("thread %d: a wait that is not certain: %+v", s.Threads[i].OSThreadID, *w)
 					}
 				}

@@ -10,14 +10,14 @@ import (
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A duty is a likely obligation of a method that others wait for: to release a permit of a
 // semaphore, or to complete a task.
 type duty struct {
-	kind   profile.LockKind // SemaphoreLock or CompletionLock
-	object arch.Addr        // the semaphore, or the task
+	kind   snapshot.LockKind // SemaphoreLock or CompletionLock
+	object arch.Addr         // the semaphore, or the task
 	typ    string
 	field  string
 	of     permits.MethodID
@@ -79,7 +79,7 @@ const (
 )
 
 // frame records a frame of a method, and the methods inlined at the frame's call of the frame above.
-func (d *duties) frame(f *walk.Frame, m *method.Method, assembly string, above []profile.Frame) {
+func (d *duties) frame(f *walk.Frame, m *method.Method, assembly string, above []snapshot.Frame) {
 	if assembly == coreLib || !d.reader.Matters(m.Module) {
 		return
 	}
@@ -170,7 +170,7 @@ func (d *dutySites) add(
 
 // inlinedAt returns the methods that were certainly inlined where a frame has called the frame
 // above, outermost first. The list ends before the first method with an unknown IL offset.
-func (d *duties) inlinedAt(f *walk.Frame, above []profile.Frame) (out []permits.Inlined) {
+func (d *duties) inlinedAt(f *walk.Frame, above []snapshot.Frame) (out []permits.Inlined) {
 	if len(above) == 0 || !d.p.Proves() {
 		return nil
 	}
@@ -280,7 +280,7 @@ func (d *duties) keep(tid int, queue arch.Addr) {
 // semaphore.
 func missesPermit(held []permits.Section, list []duty) bool {
 	return slices.ContainsFunc(held, isPermit) &&
-		!slices.ContainsFunc(list, func(d duty) bool { return d.kind == profile.SemaphoreLock })
+		!slices.ContainsFunc(list, func(d duty) bool { return d.kind == snapshot.SemaphoreLock })
 }
 
 func isPermit(s permits.Section) bool { return !s.Closes }
@@ -300,7 +300,7 @@ func dutiesAt(p *session.Process, of permits.MethodID, held []permits.Section, p
 			continue
 		}
 		for _, at := range places {
-			d := duty{kind: profile.SemaphoreLock, object: at.At, typ: at.Class.Display, of: of}
+			d := duty{kind: snapshot.SemaphoreLock, object: at.At, typ: at.Class.Display, of: of}
 			if most, err := p.Managed.Objects.Uint32(at.At, at.Class, "m_maxCount"); err == nil && most < 1<<31-1 {
 				d.count = int(most)
 			}
@@ -339,7 +339,7 @@ func promise(p *session.Process, of permits.MethodID, s *permits.Promise, roots 
 	if d.object, err = r.Task(of.Module, s, roots); err != nil {
 		return d, err
 	}
-	d.of, d.kind, d.field = of, profile.CompletionLock, r.Name(of.Module, s.Object, roots)
+	d.of, d.kind, d.field = of, snapshot.CompletionLock, r.Name(of.Module, s.Object, roots)
 	if c, err := p.Managed.Objects.Class(d.object); err == nil {
 		d.typ = c.Display
 	}

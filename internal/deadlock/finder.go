@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // finder finds the wait edges of one snapshot, as the snapshot's Observer.
@@ -22,8 +22,8 @@ type finder struct {
 type likely struct {
 	p   *session.Process
 	f   *finder
-	out *profile.Snapshot // of f
-	t   *tasks.Walk       // set by walk
+	out *snapshot.Snapshot // of f
+	t   *tasks.Walk        // set by walk
 
 	// What methods have at their awaits: set by codeOf and codeOfResumed.
 	all     map[naming.AwaitKey]*suspendedCode
@@ -32,17 +32,17 @@ type likely struct {
 	suspended []suspended // likely holders: set by scan
 
 	// Set by build, each time anew.
-	holders map[arch.Addr][]profile.Party // holders by semaphore or task
-	known   map[arch.Addr][]duty          // likewise
-	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
-	runs    map[arch.Addr][]int           // by task: indices of threads
-	feeds   map[arch.Addr][]arch.Addr     // boxes by the tasks that the methods' ends complete; nil: not looked for
-	pending []int                         // indices in out.Awaits of methods without a wait edge so far
+	holders map[arch.Addr][]snapshot.Party // holders by semaphore or task
+	known   map[arch.Addr][]duty           // likewise
+	awaits  map[arch.Addr]int              // by the box: indices in out.Awaits
+	runs    map[arch.Addr][]int            // by task: indices of threads
+	feeds   map[arch.Addr][]arch.Addr      // boxes by the tasks that the methods' ends complete; nil: not looked for
+	pending []int                          // indices in out.Awaits of methods without a wait edge so far
 	// a suspended method has a permit of a semaphore that is not known, or may have gone on
 	unsure   bool
 	contexts []contextThread // nil: not looked for
 	direct   map[int]int     // by await that contexts wait for: the index of the context; -1: several wait
-	pool     *profile.Pool   // nil: not looked for
+	pool     *snapshot.Pool  // nil: not looked for
 
 	// Set by findWaiting; nil: not looked for.
 	waiting map[arch.Addr]arch.Addr // the awaiting box, by the task in a semaphore's queue
@@ -86,7 +86,7 @@ func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
 	return at, found == 1
 }
 
-func (l *likely) addDuties(who profile.Party, list []duty) {
+func (l *likely) addDuties(who snapshot.Party, list []duty) {
 	for _, d := range list {
 		has := l.holders[d.object]
 		if len(has) == 0 || has[len(has)-1] != who {

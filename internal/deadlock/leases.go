@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxMarked bounds the objects of the methods that wait for one semaphore.
@@ -40,7 +40,7 @@ func (l *likely) leaseAt(at awaitPlace, sem arch.Addr) (*lease, bool) {
 // leased completes the description of a lease whose permits nobody seems to have; false: somebody may have a permit.
 // steps are the methods of the longest waiter. The waiters that come through the same methods have no permit yet. Any
 // other call of these methods may have a permit, and so may the methods that take or release permits by name.
-func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
+func (l *likely) leased(out *snapshot.Lost, of *lease, steps []async.Step) bool {
 	if !l.nameLease(out, of) {
 		return false
 	}
@@ -50,7 +50,7 @@ func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
 }
 
 // comeThrough notes the methods through which a waiter comes, the innermost first.
-func (l *likely) comeThrough(out *profile.Lost, of *lease, methods []permits.MethodID) {
+func (l *likely) comeThrough(out *snapshot.Lost, of *lease, methods []permits.MethodID) {
 	callees := of.takers
 	for i, m := range methods {
 		of.through[m] = true
@@ -69,7 +69,7 @@ func (l *likely) ownMethods(steps []async.Step) (out []permits.MethodID) {
 	for i := range steps {
 		m, ok := l.methodOf(&steps[i])
 		f := l.p.AsyncFrame(&steps[i])
-		switch framework := f.Origin() == profile.OfFramework; {
+		switch framework := f.Origin() == snapshot.OfFramework; {
 		case ok && framework && len(out) == 0:
 		case !ok || framework:
 			return out
@@ -85,7 +85,7 @@ func (l *likely) lostByThreads() {
 	waiters := map[arch.Addr][]int{}
 	for i := range l.out.Threads {
 		w := l.out.Threads[i].Wait
-		if w != nil && w.Kind == profile.SemaphoreWait && w.Object != 0 && w.Timeout == profile.Forever {
+		if w != nil && w.Kind == snapshot.SemaphoreWait && w.Object != 0 && w.Timeout == snapshot.Forever {
 			waiters[arch.Addr(w.Object)] = append(waiters[arch.Addr(w.Object)], i)
 		}
 	}
@@ -95,7 +95,7 @@ func (l *likely) lostByThreads() {
 		}
 		t := &l.out.Threads[threads[0]]
 		at, ok := l.f.duties.leases[t.OSThreadID]
-		if !ok || len(l.holders[sem]) > 0 || slices.ContainsFunc(l.out.Lost, func(o profile.Lost) bool {
+		if !ok || len(l.holders[sem]) > 0 || slices.ContainsFunc(l.out.Lost, func(o snapshot.Lost) bool {
 			return o.Object == uint64(sem)
 		}) {
 			continue
@@ -119,8 +119,9 @@ func (l *likely) lostByThreads() {
 		if !stands || !ok || l.blind {
 			continue
 		}
-		lost := profile.Lost{Object: uint64(sem), Type: t.Wait.Type, First: uint64(t.OSThreadID), Threads: len(threads),
-			Frames: t.Frames}
+		lost := snapshot.Lost{Object: uint64(sem), Type: t.Wait.Type, First: uint64(t.OSThreadID),
+			Threads: len(threads),
+			Frames:  t.Frames}
 		if of.through, of.matters = map[permits.MethodID]bool{}, map[permits.MethodID]bool{}; l.nameLease(&lost, of) {
 			if l.comeThrough(&lost, of, l.ownFrames(t.Frames)); !l.mayHave(of) {
 				l.out.Lost = append(l.out.Lost, lost)
@@ -130,10 +131,10 @@ func (l *likely) lostByThreads() {
 }
 
 // ownFrames are the innermost methods of a stack that are not .NET's, up to the next method of .NET.
-func (l *likely) ownFrames(frames []profile.Frame) (out []permits.MethodID) {
+func (l *likely) ownFrames(frames []snapshot.Frame) (out []permits.MethodID) {
 	for i := range frames {
 		f := &frames[i]
-		if f.Kind != profile.Managed || f.Origin() == profile.OfFramework {
+		if f.Kind != snapshot.Managed || f.Origin() == snapshot.OfFramework {
 			if len(out) > 0 {
 				break
 			}
@@ -150,7 +151,7 @@ func (l *likely) ownFrames(frames []profile.Frame) (out []permits.MethodID) {
 
 // nameLease adds the names of the methods that take and release, and the number of permits; false: a method has no
 // name that its callers use.
-func (l *likely) nameLease(out *profile.Lost, of *lease) bool {
+func (l *likely) nameLease(out *snapshot.Lost, of *lease) bool {
 	add := func(list *[]string, rids []uint32) bool {
 		for _, rid := range rids {
 			m := permits.MethodID{Module: of.use.Module, RID: rid}
@@ -198,12 +199,12 @@ func (l *likely) mayHave(of *lease) bool {
 		}
 	}
 	for i := range l.out.Threads {
-		if w := l.out.Threads[i].Wait; w != nil && w.Kind == profile.SemaphoreWait && w.Object == uint64(of.sem) {
+		if w := l.out.Threads[i].Wait; w != nil && w.Kind == snapshot.SemaphoreWait && w.Object == uint64(of.sem) {
 			continue
 		}
 		for k := range l.out.Threads[i].Frames {
 			f := &l.out.Threads[i].Frames[k]
-			if f.FunctionID == 0 || f.Origin() == profile.OfFramework {
+			if f.FunctionID == 0 || f.Origin() == snapshot.OfFramework {
 				continue
 			}
 			m, err := l.p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
@@ -270,7 +271,7 @@ func (l *likely) methodOf(s *async.Step) (permits.MethodID, bool) {
 // count: an interface may stand for a class.
 func (l *likely) callsNamed(m permits.MethodID, names []string) int {
 	a, err := l.p.Runtime.Names.Assembly(m.Module)
-	if err != nil || profile.Framework(a.Name) {
+	if err != nil || snapshot.Framework(a.Name) {
 		return 0
 	}
 	n, _ := l.p.Runtime.Names.CallsNamed(m.Module, m.RID, names)

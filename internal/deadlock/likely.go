@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -101,7 +101,7 @@ func (l *likely) confirm(ctx context.Context) bool {
 }
 
 // threadsOf are the threads in circles.
-func (l *likely) threadsOf(list []profile.LikelyDeadlock) (out []int) {
+func (l *likely) threadsOf(list []snapshot.LikelyDeadlock) (out []int) {
 	for i := range list {
 		for _, p := range slices.Concat(list[i].Members, list[i].Others) {
 			if p.Thread >= 0 && !slices.Contains(out, p.Thread) {
@@ -114,7 +114,7 @@ func (l *likely) threadsOf(list []profile.LikelyDeadlock) (out []int) {
 
 // names identifies circles: the ids of all members of a circle, by the id of its first member. The ids stay the same
 // while the members do nothing.
-func (l *likely) names(list []profile.LikelyDeadlock) map[uint64][]uint64 {
+func (l *likely) names(list []snapshot.LikelyDeadlock) map[uint64][]uint64 {
 	out := map[uint64][]uint64{}
 	for i := range list {
 		var names []uint64
@@ -134,8 +134,8 @@ func (l *likely) names(list []profile.LikelyDeadlock) map[uint64][]uint64 {
 // drop removes the wait edges of members of circles.
 func (l *likely) drop() {
 	graph := l.out.WaitGraph().Likely
-	l.out.Needs = slices.DeleteFunc(l.out.Needs, func(n profile.Need) bool {
-		return slices.ContainsFunc(graph, func(d profile.LikelyDeadlock) bool {
+	l.out.Needs = slices.DeleteFunc(l.out.Needs, func(n snapshot.Need) bool {
+		return slices.ContainsFunc(graph, func(d snapshot.LikelyDeadlock) bool {
 			return slices.Contains(d.Members, n.Of) || slices.Contains(d.Others, n.Of)
 		})
 	})

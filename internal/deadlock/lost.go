@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the search and of the report.
@@ -56,13 +56,13 @@ func (l *likely) findLost() {
 	if !hidden {
 		l.lostByThreads()
 	}
-	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int {
+	slices.SortStableFunc(l.out.Lost, func(a, b snapshot.Lost) int {
 		return cmp.Compare(b.Awaits+b.Threads, a.Awaits+a.Threads)
 	})
 }
 
 // hasMoreFrames reports whether a thread's stack may have unseen methods.
-func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complete }
+func hasMoreFrames(t snapshot.Thread) bool { return t.ThreadID != 0 && !t.Complete }
 
 // queueOf returns the first task in the queue of a semaphore whose permits are all taken, and the length of the queue
 // (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
@@ -94,7 +94,7 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 
 // lost describes a semaphore, if the method that awaits the task releases the semaphore, or leases a permit, or if
 // iterators have permits; false: neither.
-func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
+func (l *likely) lost(sem, task arch.Addr) (out snapshot.Lost, ok bool) {
 	box := l.waiting[task]
 	yields := l.yields[sem]
 	if box == 0 {
@@ -108,7 +108,7 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 		if err != nil {
 			return err
 		}
-		out = profile.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
+		out = snapshot.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
 		if yields != nil {
 			out.Iterators, out.Iterator = slices.Clone(yields.boxes), yields.method
 		}

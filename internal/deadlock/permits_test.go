@@ -11,8 +11,8 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // TestLikely: a program has deadlocks with permits of semaphores, suspended methods and tasks completed by hand, and
@@ -96,7 +96,7 @@ func askLikely(t *testing.T, a *testenv.App) map[string]string {
 	return want
 }
 
-func compareLikely(t *testing.T, of string, s *profile.Snapshot, want map[string]string) {
+func compareLikely(t *testing.T, of string, s *snapshot.Snapshot, want map[string]string) {
 	t.Helper()
 	g := s.WaitGraph()
 	got := map[string]string{}
@@ -129,7 +129,7 @@ func compareLikely(t *testing.T, of string, s *profile.Snapshot, want map[string
 }
 
 // partyNames are the names of threads, and the names of methods with their class: "Crossed.First".
-func partyNames(s *profile.Snapshot, list []profile.Party) (out []string) {
+func partyNames(s *snapshot.Snapshot, list []snapshot.Party) (out []string) {
 	for _, p := range list {
 		if p.Thread >= 0 {
 			out = append(out, s.Threads[p.Thread].Name)
@@ -143,7 +143,7 @@ func partyNames(s *profile.Snapshot, list []profile.Party) (out []string) {
 
 // namesBehind are the names of the methods that await the methods of partyNames. Methods that the runtime itself has
 // suspended together are one party.
-func namesBehind(s *profile.Snapshot, list []profile.Party) (out []string) {
+func namesBehind(s *snapshot.Snapshot, list []snapshot.Party) (out []string) {
 	for _, p := range list {
 		if p.Thread >= 0 {
 			continue
@@ -188,7 +188,7 @@ func withSet(set string, members []string) []string {
 }
 
 // logSet shows the wait edges of the threads and methods of a set.
-func logSet(t *testing.T, s *profile.Snapshot, set string) {
+func logSet(t *testing.T, s *snapshot.Snapshot, set string) {
 	t.Helper()
 	for i := range s.Threads {
 		if th := &s.Threads[i]; strings.HasPrefix(th.Name, set+"-") {
@@ -197,7 +197,7 @@ func logSet(t *testing.T, s *profile.Snapshot, set string) {
 	}
 	for i := range s.Needs {
 		n := &s.Needs[i]
-		of := partyNames(s, []profile.Party{n.Of})[0]
+		of := partyNames(s, []snapshot.Party{n.Of})[0]
 		if strings.Contains(strings.ToLower(of), set) {
 			t.Logf("%s needs %s %x %s of %v", of, n.Kind, n.Object, n.Field, partyNames(s, n.On))
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // proofs is how often we try to prove that threads wait for one another.
@@ -50,15 +50,16 @@ const maxUnsettled = 256
 
 // unsettled returns the threads whose waits differed when read again: locks changed hands, or the
 // garbage collector moved them.
-func unsettled(threads []profile.Thread) (out []int) {
+func unsettled(threads []snapshot.Thread) (out []int) {
 	for i := range threads {
 		w := threads[i].Wait
 		if w == nil || w.Certain || len(out) == maxUnsettled {
 			continue
 		}
-		switch profile.LockKindOf(w) {
-		case profile.MonitorLock, profile.LockObject, profile.ReaderWriterLock, profile.TaskLock, profile.ThreadLock,
-			profile.HandleLock:
+		switch snapshot.LockKindOf(w) {
+		case snapshot.MonitorLock, snapshot.LockObject, snapshot.ReaderWriterLock, snapshot.TaskLock,
+			snapshot.ThreadLock,
+			snapshot.HandleLock:
 			out = append(out, i)
 		}
 	}
@@ -67,7 +68,7 @@ func unsettled(threads []profile.Thread) (out []int) {
 
 // suspects returns the deadlocks without a proof yet: the members of each, as indices in
 // Snapshot.Threads.
-func suspects(g *profile.WaitGraph) (out [][]int) {
+func suspects(g *snapshot.WaitGraph) (out [][]int) {
 	for _, d := range g.Suspected {
 		if !d.Certain {
 			out = append(out, d.Threads)
@@ -78,9 +79,9 @@ func suspects(g *profile.WaitGraph) (out [][]int) {
 
 // unmark clears Still of threads without a proved deadlock: other deadlocks may be proved at
 // another time.
-func unmark(threads []profile.Thread, g *profile.WaitGraph) {
+func unmark(threads []snapshot.Thread, g *snapshot.WaitGraph) {
 	proved := make(map[int]bool, len(threads))
-	for _, list := range [][]profile.Deadlock{g.Deadlocks, g.Suspected} {
+	for _, list := range [][]snapshot.Deadlock{g.Deadlocks, g.Suspected} {
 		for _, d := range list {
 			for _, at := range d.Threads {
 				proved[at] = proved[at] || d.Certain

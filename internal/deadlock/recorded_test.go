@@ -8,8 +8,8 @@ import (
 
 	"clrsnap/internal/moments"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // TestRecordedDeadlocks: the deadlocks of a recorded program are the program's own.
@@ -22,7 +22,7 @@ func TestRecordedDeadlocksSuspended(t *testing.T) {
 
 // checkDeadlocks compares with the program's notes: what a set is, its members, its victims, and "ended".
 func checkDeadlocks(t *testing.T, m *recorded.Moment) {
-	s := moments.At[*profile.Snapshot](t, m, moments.Waits)
+	s := moments.At[*snapshot.Snapshot](t, m, moments.Waits)
 	want := map[string]string{}
 	for _, line := range m.Truths {
 		f := strings.Split(line, "\t")
@@ -37,7 +37,7 @@ func checkDeadlocks(t *testing.T, m *recorded.Moment) {
 		}
 	}
 	g, got := s.WaitGraph(), map[string]string{}
-	for what, list := range map[string][]profile.Deadlock{"deadlock": g.Deadlocks, "suspected": g.Suspected} {
+	for what, list := range map[string][]snapshot.Deadlock{"deadlock": g.Deadlocks, "suspected": g.Suspected} {
 		for _, d := range list {
 			in := threadNames(s, d.Threads)
 			set, _, _ := strings.Cut(in[0], "-")
@@ -67,7 +67,7 @@ func sorted(list []string) []string {
 	return list
 }
 
-func threadNames(s *profile.Snapshot, threads []int) (out []string) {
+func threadNames(s *snapshot.Snapshot, threads []int) (out []string) {
 	for _, i := range threads {
 		out = append(out, s.Threads[i].Name)
 	}
@@ -75,7 +75,7 @@ func threadNames(s *profile.Snapshot, threads []int) (out []string) {
 }
 
 // likelySet is the set of a thread among parties. Without a thread, the set is named after the class of a method.
-func likelySet(s *profile.Snapshot, parties []profile.Party) string {
+func likelySet(s *snapshot.Snapshot, parties []snapshot.Party) string {
 	for _, p := range parties {
 		if p.Thread >= 0 {
 			if set, _, ok := strings.Cut(s.Threads[p.Thread].Name, "-"); ok {

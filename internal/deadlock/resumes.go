@@ -2,7 +2,7 @@ package deadlock
 
 import (
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // resumes adds a wait edge from an async method that could go on, because its awaited task is complete, but that
@@ -21,9 +21,9 @@ func (l *likely) resumes(at int) {
 		return
 	}
 	l.out.Awaits[at].WaitsFor = nil // that wait is over
-	l.need(profile.Need{
-		Of: profile.AwaitParty(at), Kind: profile.ContextLock, Object: uint64(c.context), Type: c.class,
-		On: []profile.Party{profile.ThreadParty(c.thread)},
+	l.need(snapshot.Need{
+		Of: snapshot.AwaitParty(at), Kind: snapshot.ContextLock, Object: uint64(c.context), Type: c.class,
+		On: []snapshot.Party{snapshot.ThreadParty(c.thread)},
 	})
 }
 
@@ -75,7 +75,7 @@ func (l *likely) findContexts() {
 // poolIsIdle reports whether the thread pool certainly has no work that waits for a worker.
 func (l *likely) poolIsIdle() bool {
 	if l.pool == nil {
-		l.pool = &profile.Pool{}
+		l.pool = &snapshot.Pool{}
 		if p := l.t.Pool(); p != nil {
 			l.pool = p
 		}

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Permits and promised tasks of methods suspended by the runtime itself. As with state machines, the code tells the
@@ -242,7 +242,7 @@ func (l *likely) addRunning() {
 			if !slices.Contains(l.runs[task], i) {
 				l.runs[task] = append(l.runs[task], i)
 			}
-			l.addDuties(profile.ThreadParty(i), list)
+			l.addDuties(snapshot.ThreadParty(i), list)
 		}
 	}
 }

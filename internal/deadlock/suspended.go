@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // scan finds the suspended methods that are likely holders.
@@ -71,7 +71,7 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 // build builds the wait edges from the threads and boxes that have been read.
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
-	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
+	l.holders, l.known, l.awaits = map[arch.Addr][]snapshot.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
 	l.contexts, l.pool, l.unsure = nil, nil, false
 	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
 	l.p.Engine.Cache.Invalidate()
@@ -80,7 +80,7 @@ func (l *likely) build() {
 		for _, run := range l.f.s.Runs(tid) {
 			l.runs[run.Task] = append(l.runs[run.Task], i)
 		}
-		l.addDuties(profile.ThreadParty(i), l.f.duties.by[tid])
+		l.addDuties(snapshot.ThreadParty(i), l.f.duties.by[tid])
 	}
 	l.addRunning()
 	for _, s := range l.suspended {
@@ -88,7 +88,7 @@ func (l *likely) build() {
 		l.unsure = l.unsure || unsure
 		if len(list) > 0 {
 			if at, ok := l.await(s.box); ok {
-				l.addDuties(profile.AwaitParty(at), list)
+				l.addDuties(snapshot.AwaitParty(at), list)
 			}
 		}
 	}
@@ -142,12 +142,12 @@ func (l *likely) await(obj arch.Addr) (int, bool) {
 	}
 	at := len(l.out.Awaits)
 	l.awaits[obj] = at
-	a := profile.Await{Object: uint64(obj)}
+	a := snapshot.Await{Object: uint64(obj)}
 	steps = l.p.ProgramSteps(steps)
 	for i := range steps {
 		a.Frames = append(a.Frames, l.t.Frame(steps, i))
 	}
-	if own := slices.IndexFunc(a.Frames, func(f profile.Frame) bool { return f.Module != coreLib }); own > 0 {
+	if own := slices.IndexFunc(a.Frames, func(f snapshot.Frame) bool { return f.Module != coreLib }); own > 0 {
 		a.Frames = a.Frames[own:] // the runtime suspends .NET's methods with their callers: the callers' wait says more
 	}
 	l.out.Awaits = append(l.out.Awaits, a)
@@ -170,13 +170,13 @@ func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
 // needsOf adds the wait edges of a thread.
 func (l *likely) needsOf(i int) {
 	w := l.out.Threads[i].Wait
-	if w != nil && w.Kind == profile.SemaphoreWait && w.Object == 0 {
+	if w != nil && w.Kind == snapshot.SemaphoreWait && w.Object == 0 {
 		l.find(w, l.f.duties.queued[l.out.Threads[i].OSThreadID])
 	}
-	if w != nil && w.Kind == profile.TaskWaitAll {
+	if w != nil && w.Kind == snapshot.TaskWaitAll {
 		for k := range w.Tasks {
 			if t := &w.Tasks[k]; t.Owner == nil {
-				l.task(profile.ThreadParty(i), arch.Addr(t.Object), false, 0)
+				l.task(snapshot.ThreadParty(i), arch.Addr(t.Object), false, 0)
 			}
 		}
 	}
@@ -185,15 +185,15 @@ func (l *likely) needsOf(i int) {
 	}
 	obj := arch.Addr(w.Object)
 	switch {
-	case w.Kind == profile.SemaphoreWait:
-		l.semaphore(profile.ThreadParty(i), obj, false)
-	case w.Kind == profile.TaskWait && w.Owner == nil:
-		l.task(profile.ThreadParty(i), obj, false, 0)
+	case w.Kind == snapshot.SemaphoreWait:
+		l.semaphore(snapshot.ThreadParty(i), obj, false)
+	case w.Kind == snapshot.TaskWait && w.Owner == nil:
+		l.task(snapshot.ThreadParty(i), obj, false, 0)
 	}
 }
 
 // find adds to a wait the semaphore whose queue has the thread's task.
-func (l *likely) find(w *profile.Wait, task arch.Addr) {
+func (l *likely) find(w *snapshot.Wait, task arch.Addr) {
 	sem := l.t.Semaphores[task]
 	if class, err := l.p.Managed.Objects.Class(sem); err == nil && class.Is(coreLib, permits.Semaphore) {
 		w.Object, w.Type = uint64(sem), class.Display
@@ -224,7 +224,7 @@ func (l *likely) awaited(at int) {
 			return err
 		}
 		if object = aw.Object; object == 0 {
-			a.WaitsFor = &profile.Awaited{Kind: profile.AwaitsYield}
+			a.WaitsFor = &snapshot.Awaited{Kind: snapshot.AwaitsYield}
 			posted, err = l.t.Reader.Posted(&steps[0])
 			return err
 		}
@@ -244,11 +244,11 @@ func (l *likely) awaited(at int) {
 			return
 		}
 	}
-	l.task(profile.AwaitParty(at), object, false, 0)
+	l.task(snapshot.AwaitParty(at), object, false, 0)
 }
 
 // semaphore adds the wait edge to the holders of a semaphore's permits.
-func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
+func (l *likely) semaphore(who snapshot.Party, sem arch.Addr, ends bool) {
 	class, err := l.p.Managed.Objects.Class(sem)
 	if err != nil || !class.Is(coreLib, permits.Semaphore) {
 		return
@@ -256,8 +256,8 @@ func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
 	if count, err := l.p.Managed.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
 		return // the waiter goes on soon
 	}
-	n := profile.Need{
-		Of: who, Kind: profile.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
+	n := snapshot.Need{
+		Of: who, Kind: snapshot.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
 	}
 	for _, d := range l.known[sem] {
 		n.Elsewhere = max(n.Elsewhere, d.count-len(l.known[sem]))
@@ -266,7 +266,7 @@ func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
 }
 
 // need adds a wait edge. If there are more holders than are kept, the waiter does not count as stuck.
-func (l *likely) need(n profile.Need) {
+func (l *likely) need(n snapshot.Need) {
 	if len(l.out.Needs) == maxNeeds {
 		return
 	}
@@ -280,7 +280,7 @@ func (l *likely) need(n profile.Need) {
 }
 
 // completers are the holders that complete a task; none: others may complete the task, too.
-func (l *likely) completers(task arch.Addr) []profile.Party {
+func (l *likely) completers(task arch.Addr) []snapshot.Party {
 	known := l.known[task]
 	for _, d := range known {
 		for _, m := range d.all {
@@ -296,7 +296,7 @@ func (l *likely) completers(task arch.Addr) []profile.Party {
 const maxTaskSteps = 8
 
 // task adds the wait edge to a task, or to another object that a method can await.
-func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
+func (l *likely) task(who snapshot.Party, obj arch.Addr, ends bool, depth int) {
 	if sem := l.t.Semaphores[obj]; sem != 0 {
 		l.semaphore(who, sem, ends)
 		return
@@ -305,10 +305,10 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 	if err != nil || depth == maxTaskSteps || l.ended(obj, class) {
 		return
 	}
-	need := profile.Need{Of: who, Kind: profile.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
+	need := snapshot.Need{Of: who, Kind: snapshot.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
 	if threads := l.runs[obj]; len(threads) > 0 {
 		if who.Thread < 0 || len(threads) > 1 || threads[0] != who.Thread {
-			need.On = []profile.Party{profile.ThreadParty(threads[0])}
+			need.On = []snapshot.Party{snapshot.ThreadParty(threads[0])}
 			l.need(need)
 		}
 		return
@@ -318,12 +318,12 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 		box = at
 	}
 	if at, ok := l.await(box); ok {
-		need.On = []profile.Party{profile.AwaitParty(at)}
+		need.On = []snapshot.Party{snapshot.AwaitParty(at)}
 		l.need(need)
 		return
 	}
 	if list := l.completers(obj); len(list) > 0 {
-		need.Kind, need.On = profile.CompletionLock, list
+		need.Kind, need.On = snapshot.CompletionLock, list
 		l.need(need)
 		return
 	}
@@ -341,7 +341,7 @@ func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
 }
 
 // limited adds the wait edge of Task.WaitAsync, if its wait has no time limit.
-func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, depth int) {
+func (l *likely) limited(who snapshot.Party, obj arch.Addr, class *object.Class, depth int) {
 	if _, timed := l.p.Reach(obj, class, "_timer"); timed {
 		return
 	}
@@ -352,12 +352,12 @@ func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, 
 
 // fed adds the wait edges to the async methods whose end completes a task of the framework: all methods of WhenAll,
 // or the method of Unwrap or ContinueWith.
-func (l *likely) fed(need profile.Need) {
+func (l *likely) fed(need snapshot.Need) {
 	class, err := l.p.Managed.Objects.Class(arch.Addr(need.Object))
 	if err != nil {
 		return
 	}
-	if kind, isTask := l.t.KindOf(class); !isTask || kind == profile.AwaitsOne || kind == profile.AwaitsTimer {
+	if kind, isTask := l.t.KindOf(class); !isTask || kind == snapshot.AwaitsOne || kind == snapshot.AwaitsTimer {
 		return
 	}
 	if l.feeds == nil {
@@ -365,10 +365,10 @@ func (l *likely) fed(need profile.Need) {
 	}
 	for _, box := range l.feeds[arch.Addr(need.Object)] {
 		if at, ok := l.await(box); ok {
-			need.On = []profile.Party{profile.AwaitParty(at)}
+			need.On = []snapshot.Party{snapshot.AwaitParty(at)}
 			l.need(need)
 		} else if threads := l.runs[box]; len(threads) > 0 {
-			need.On = []profile.Party{profile.ThreadParty(threads[0])}
+			need.On = []snapshot.Party{snapshot.ThreadParty(threads[0])}
 			l.need(need)
 		}
 	}
@@ -395,7 +395,7 @@ func (l *likely) findFeeds() {
 func (l *likely) finish() {
 	g := l.out.WaitGraph()
 	wanted := map[int]bool{}
-	add := func(list []profile.Party) {
+	add := func(list []snapshot.Party) {
 		for _, p := range list {
 			if p.Await >= 0 {
 				wanted[p.Await] = true

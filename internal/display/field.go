@@ -2,7 +2,7 @@ package display
 
 import "strings"
 
-// Field is the name of a field (profile.Wait.Field) without namespaces: "Ledger._gate" of "Shop.Ledger._gate".
+// Field is the name of a field (snapshot.Wait.Field) without namespaces: "Ledger._gate" of "Shop.Ledger._gate".
 func Field(name string) string {
 	const of = " of "
 	if i := strings.LastIndex(name, of); i >= 0 && strings.HasPrefix(name, "variable ") {

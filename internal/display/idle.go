@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // mostIdle is how many kinds of idle thread to name.
@@ -36,11 +37,11 @@ func Idle(r *profile.Recording, m profile.Mode) string {
 	return "idle threads, " + Percent(sum) + of + ": " + strings.Join(parts, ", ")
 }
 
-func idleName(idle profile.Idle, m profile.Mode) string {
+func idleName(idle snapshot.Idle, m profile.Mode) string {
 	switch {
-	case idle == profile.IdleWorker && m == profile.CPU:
+	case idle == snapshot.IdleWorker && m == profile.CPU:
 		return "pool workers (they spin)"
-	case idle == profile.IdleWorker, idle == profile.IdleWaiter:
+	case idle == snapshot.IdleWorker, idle == snapshot.IdleWaiter:
 		return string(idle) + "s"
 	}
 	return string(idle)

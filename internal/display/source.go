@@ -4,13 +4,13 @@ import (
 	"strconv"
 	"strings"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Source returns a line for people: the name of the file and of its folder, and the line's number:
 // "Shop/OrderQueue.cs:42". A ~ before the number says that the line is not certain. The other
 // folders belong to the machine that built the program; full adds them.
-func Source(l *profile.SourceLine, full bool) string {
+func Source(l *snapshot.SourceLine, full bool) string {
 	if full {
 		return sourceLine(l, l.File)
 	}
@@ -18,9 +18,9 @@ func Source(l *profile.SourceLine, full bool) string {
 }
 
 // SourceFile is Source without any folder.
-func SourceFile(l *profile.SourceLine) string { return sourceLine(l, lastParts(l.File, 1)) }
+func SourceFile(l *snapshot.SourceLine) string { return sourceLine(l, lastParts(l.File, 1)) }
 
-func sourceLine(l *profile.SourceLine, file string) string {
+func sourceLine(l *snapshot.SourceLine, file string) string {
 	about := ":"
 	if l.Approximate {
 		about = ":~"

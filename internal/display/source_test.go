@@ -3,7 +3,7 @@ package display
 import (
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func TestSource(t *testing.T) {
@@ -17,7 +17,7 @@ func TestSource(t *testing.T) {
 		{"a.cs", "a.cs:~42", "a.cs:~42", "a.cs:~42", true},
 		{"/_/\x1b[31ma.cs", `_/\x1b[31ma.cs:42`, `\x1b[31ma.cs:42`, `/_/\x1b[31ma.cs:42`, false},
 	} {
-		l := &profile.SourceLine{File: c.file, Line: 42, Approximate: c.about}
+		l := &snapshot.SourceLine{File: c.file, Line: 42, Approximate: c.about}
 		if got := [3]string{Source(l, false), SourceFile(l), Source(l, true)}; got !=
 			[3]string{c.want, c.short, c.full} {
 			t.Errorf("%q: %q", c.file, got)

@@ -1,16 +1,16 @@
 package display
 
-import "clrsnap/profile"
+import "clrsnap/snapshot"
 
 // Things name the awaited object of a wait if nothing else is known of the object.
-var Things = map[profile.WaitKind]string{
-	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
-	profile.SpinLockEnter: "a SpinLock",
-	profile.ReadLock:      "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
-	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
-	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
-	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
-	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.TaskWaitAll: "all of several tasks", profile.TaskWaitAny: "any of several tasks",
-	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
+var Things = map[snapshot.WaitKind]string{
+	snapshot.MonitorEnter: "an object", snapshot.MonitorWait: "an object", snapshot.LockEnter: "a Lock",
+	snapshot.SpinLockEnter: "a SpinLock",
+	snapshot.ReadLock:      "a ReaderWriterLockSlim", snapshot.UpgradeableLock: "a ReaderWriterLockSlim",
+	snapshot.WriteLock: "a ReaderWriterLockSlim", snapshot.SemaphoreWait: "a SemaphoreSlim",
+	snapshot.EventWait: "a ManualResetEventSlim", snapshot.CountdownWait: "a CountdownEvent",
+	snapshot.BarrierWait: "a Barrier", snapshot.CollectionTake: "a BlockingCollection",
+	snapshot.CollectionAdd: "a BlockingCollection", snapshot.TaskWait: "a task", snapshot.ThreadJoin: "a thread",
+	snapshot.TaskWaitAll: "all of several tasks", snapshot.TaskWaitAny: "any of several tasks",
+	snapshot.HandleOne: "a handle", snapshot.HandleAny: "several handles", snapshot.HandleAll: "several handles",
 }

@@ -16,7 +16,7 @@ func ShortType(name string) string {
 	return name
 }
 
-// TypeOf names an object by its type, and by Of (profile.Wait.Of): typeof(Shop.Order), string "config".
+// TypeOf names an object by its type, and by Of (snapshot.Wait.Of): typeof(Shop.Order), string "config".
 func TypeOf(typ, of string) string {
 	switch {
 	case of == "":

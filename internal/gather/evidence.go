@@ -15,37 +15,38 @@ import (
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Evidence is the input of the judges.
 type Evidence struct {
-	Process profile.Process
+	Process snapshot.Process
 	Began   time.Time
 	Took    time.Duration // from the beginning of the first look to the end of the last look
 	Stops   int           // of threads
 	CPUs    int           // of the machine
 
 	Looks     []Look
-	Moments   []Moment            // of the whole process; at least two for a running process
-	Anonymous []Amount            // memory of no file, over the whole time
-	Samples   *profile.Recording  // nil: no samples
-	Sockets   []Socket            // of the process; nil: not known
-	Chains    []profile.TaskChain // async methods that wait; nil: not looked for
-	Web       *profile.Requests   // requests and calls of HttpClient; nil: not looked for
-	Heaps     []HeapLook          // at the beginning and at the end; nil: not known
-	Kept      []KeptPile          // the known paths to growing collections
-	Rows      []heapwalk.Row      // how growing own objects are kept
-	Age       time.Duration       // of the process, at the last look at the heap; 0: not known
+	Moments   []Moment             // of the whole process; at least two for a running process
+	Anonymous []Amount             // memory of no file, over the whole time
+	Samples   *profile.Recording   // nil: no samples
+	Sockets   []Socket             // of the process; nil: not known
+	Chains    []snapshot.TaskChain // async methods that wait; nil: not looked for
+	Web       *snapshot.Requests   // requests and calls of HttpClient; nil: not looked for
+	Heaps     []HeapLook           // at the beginning and at the end; nil: not known
+	Kept      []KeptPile           // the known paths to growing collections
+	Rows      []heapwalk.Row       // how growing own objects are kept
+	Age       time.Duration        // of the process, at the last look at the heap; 0: not known
 
-	Likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or none
-	LikelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
+	Likely       *snapshot.Snapshot // with snapshot.Snapshot.Needs; nil: not looked for, or none
+	LikelyBefore *snapshot.Snapshot // likewise, some time before; nil: not looked for
 
-	Lost    []profile.Lost // permits without a holder for lostGap
-	Flights []FlightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
+	Lost    []snapshot.Lost // permits without a holder for lostGap
+	Flights []FlightLook    // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	MethodsEnded methodsEnded
-	Readers      []*profile.Thread        // with own methods that take items from channels
-	Completers   []*profile.Thread        // with own methods that complete TaskCompletionSources
+	Readers      []*snapshot.Thread       // with own methods that take items from channels
+	Completers   []*snapshot.Thread       // with own methods that complete TaskCompletionSources
 	Sources      map[string]KeptSource    // what keeps the sources that methods wait for, by the method
 	KeptTasks    map[uint64]heapwalk.Kept // what keeps failed tasks, by the task
 	Blocked      []BlockedCall            // reads and writes that wait for the other end, and waiting children
@@ -63,7 +64,7 @@ type Evidence struct {
 type Look struct {
 	At    time.Duration // the beginning, since the beginning of the first look
 	Until time.Duration // the end
-	Snap  *profile.Snapshot
+	Snap  *snapshot.Snapshot
 	Ran   map[int]procfs.Schedstat // by thread: the running time when the look began
 	After map[int]procfs.Schedstat // and when the look ended
 	Pool  *threadpool.State        // nil: not known
@@ -137,7 +138,7 @@ func (e *Evidence) Held() bool {
 
 // Watched is a thread that was there in all looks.
 type Watched struct {
-	Looks []*profile.Thread // one for each look
+	Looks []*snapshot.Thread // one for each look
 	// ran is how long the thread ran from the beginning of the first look to the end of the last look, and ready how
 	// long the thread was ready to run without a CPU.
 	Ran, Ready time.Duration
@@ -151,14 +152,14 @@ type Watched struct {
 }
 
 // Last is the thread in the last look.
-func (w *Watched) Last() *profile.Thread { return w.Looks[len(w.Looks)-1] }
+func (w *Watched) Last() *snapshot.Thread { return w.Looks[len(w.Looks)-1] }
 
 // Threads returns the threads that were there in all looks.
 func (e *Evidence) Threads() []Watched {
 	if len(e.Looks) == 0 {
 		return nil
 	}
-	seen := make([]map[int]*profile.Thread, len(e.Looks))
+	seen := make([]map[int]*snapshot.Thread, len(e.Looks))
 	for k := range e.Looks {
 		seen[k] = e.Looks[k].ByID()
 	}
@@ -191,8 +192,8 @@ func (e *Evidence) Threads() []Watched {
 }
 
 // ByID are the threads of a look by id.
-func (l *Look) ByID() map[int]*profile.Thread {
-	out := make(map[int]*profile.Thread, len(l.Snap.Threads))
+func (l *Look) ByID() map[int]*snapshot.Thread {
+	out := make(map[int]*snapshot.Thread, len(l.Snap.Threads))
 	for i := range l.Snap.Threads {
 		t := &l.Snap.Threads[i]
 		out[t.OSThreadID] = t
@@ -211,13 +212,13 @@ func (l *Look) MarkStill() {
 }
 
 // All reports whether f holds for the thread in every look.
-func (w *Watched) All(f func(*profile.Thread) bool) bool {
-	return !slices.ContainsFunc(w.Looks, func(t *profile.Thread) bool { return !f(t) })
+func (w *Watched) All(f func(*snapshot.Thread) bool) bool {
+	return !slices.ContainsFunc(w.Looks, func(t *snapshot.Thread) bool { return !f(t) })
 }
 
 // Waits reports whether the thread was blocked in every look, and was not idle.
 func (w *Watched) Waits() bool {
-	return w.All(func(t *profile.Thread) bool { return t.Waits() && !Resting(t) })
+	return w.All(func(t *snapshot.Thread) bool { return t.Waits() && !Resting(t) })
 }
 
 // sameCalls reports whether the thread has the same calls in all looks: equal methods in equal places of the stack.
@@ -226,28 +227,28 @@ func (w *Watched) sameCalls() bool {
 	if len(first) == 0 {
 		return false
 	}
-	return w.All(func(t *profile.Thread) bool {
-		return slices.EqualFunc(first, t.Frames, func(a, b profile.Frame) bool {
+	return w.All(func(t *snapshot.Thread) bool {
+		return slices.EqualFunc(first, t.Frames, func(a, b snapshot.Frame) bool {
 			return a.SP == b.SP && a.Method == b.Method && a.IP == b.IP
 		})
 	})
 }
 
 // Resting reports whether a thread has nothing to do.
-func Resting(t *profile.Thread) bool {
-	return t.Idle() != "" || t.Wait != nil && t.Wait.Kind == profile.WaitIdle
+func Resting(t *snapshot.Thread) bool {
+	return t.Idle() != "" || t.Wait != nil && t.Wait.Kind == snapshot.WaitIdle
 }
 
 // OwnFrame returns the frame nearest to the leaf that is the program's own code, or else a package's; nil: none.
-func OwnFrame(frames []profile.Frame) *profile.Frame {
-	var other *profile.Frame
+func OwnFrame(frames []snapshot.Frame) *snapshot.Frame {
+	var other *snapshot.Frame
 	for i := range frames {
 		switch f := &frames[i]; f.Origin() {
-		case profile.OfUser:
+		case snapshot.OfUser:
 			if !phrase.IsGenerated(f.Method) {
 				return f
 			}
-		case profile.OfPackage:
+		case snapshot.OfPackage:
 			if other == nil {
 				other = f
 			}
@@ -275,14 +276,14 @@ func (t Tally) Sorted() []string {
 }
 
 // Ref names a thread.
-func Ref(t *profile.Thread) profile.ThreadRef {
-	return profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
+func Ref(t *snapshot.Thread) snapshot.ThreadRef {
+	return snapshot.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 }
 
 // HeapLook is the heap at one moment.
 type HeapLook struct {
 	At time.Duration
-	*profile.Heap
+	*snapshot.Heap
 	Piles []heapwalk.Pile
 }
 
@@ -304,14 +305,14 @@ func (l *HeapLimit) String() string {
 // KeptPile is a pile with a path that keeps the pile.
 type KeptPile struct {
 	heapwalk.Pile
-	Path *profile.HeapPath
+	Path *snapshot.HeapPath
 }
 
 // KeptSource is what keeps the TaskCompletionSources that the calls of one method wait for.
 type KeptSource struct {
 	Waits   int // that were followed
 	Missing int // of waits: there is no source, or nothing keeps it
-	Path    *profile.HeapPath
+	Path    *snapshot.HeapPath
 	Threads map[int]string // by id: threads that wait for such a source, and the field that keeps it
 }
 
@@ -332,10 +333,10 @@ type BlockedCall struct {
 	openfiles.Call
 	Pid     int
 	Command string
-	Own     bool              // of the process itself
-	Thread  profile.ThreadRef // in the call
-	Stack   *profile.Thread   // of the thread; nil: not known
-	What    string            // "a pipe", "a socket to 127.0.0.1:80"
+	Own     bool               // of the process itself
+	Thread  snapshot.ThreadRef // in the call
+	Stack   *snapshot.Thread   // of the thread; nil: not known
+	What    string             // "a pipe", "a socket to 127.0.0.1:80"
 
 	Ends   []FarEnd
 	hidden bool // the other end was not found, or only in part
@@ -348,9 +349,9 @@ type BlockedCall struct {
 type FarEnd struct {
 	Pid     int
 	Command string
-	Own     bool            // the process itself
-	Ready   bool            // a thread is about to take what the caller waits to give, or the other way round
-	Does    string          // "is stopped by a signal", "sleeps in Shop.Feed.Run (Feed.cs:12)"
-	stack   *profile.Thread // nil: not known
-	Next    *BlockedCall    // in which the process is blocked in turn; nil: in none
+	Own     bool             // the process itself
+	Ready   bool             // a thread is about to take what the caller waits to give, or the other way round
+	Does    string           // "is stopped by a signal", "sleeps in Shop.Feed.Run (Feed.cs:12)"
+	stack   *snapshot.Thread // nil: not known
+	Next    *BlockedCall     // in which the process is blocked in turn; nil: in none
 }

@@ -8,7 +8,7 @@ import (
 
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Enough is the shortest duration of a wait that deserves blame.
@@ -64,7 +64,7 @@ func (l *Look) Busy() (n int) {
 // Holder returns the thread that held a lock at the reading of the thread's stack. Threads are read one after
 // another: by then the owner named by a waiter may have left the lock, and queue for the lock again. nil: no holder
 // is seen.
-func (l *Look) Holder(object uint64) *profile.Thread {
+func (l *Look) Holder(object uint64) *snapshot.Thread {
 	for i := range l.Snap.Threads {
 		t := &l.Snap.Threads[i]
 		if t.Wait != nil && t.Wait.Object == object || OwnFrame(t.Frames) == nil {
@@ -90,7 +90,7 @@ var Boxed = map[string]bool{
 const WorkerRole = "ThreadPool worker"
 
 // Blocked reports whether a thread waits for something, and is not idle.
-func Blocked(t *profile.Thread) bool {
+func Blocked(t *snapshot.Thread) bool {
 	return t.Waits() && t.Idle() == "" && !WaitsForRuntime(t)
 }
 
@@ -118,9 +118,9 @@ func (s *Socket) Text() string {
 func (w *Watched) Stays(prefix string) bool { return w.Unmoved && callsFramework(w.Last(), prefix) }
 
 // callsFramework reports whether the stack has a method of the framework with a prefix.
-func callsFramework(t *profile.Thread, prefix string) bool {
-	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
-		return f.Kind == profile.Managed && f.Module == "System.Private.CoreLib" && strings.HasPrefix(f.Method, prefix)
+func callsFramework(t *snapshot.Thread, prefix string) bool {
+	return slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
+		return f.Kind == snapshot.Managed && f.Module == "System.Private.CoreLib" && strings.HasPrefix(f.Method, prefix)
 	})
 }
 
@@ -129,8 +129,8 @@ func callsFramework(t *profile.Thread, prefix string) bool {
 func (w *Watched) BlockedCooperative(e *Evidence) bool {
 	first := OwnFrame(w.Looks[0].Frames)
 	return w.known && float64(w.Ran+w.Ready) < signalled*float64(e.Whole()) &&
-		slices.ContainsFunc(w.Looks, (*profile.Thread).Waits) &&
-		w.All(func(t *profile.Thread) bool {
+		slices.ContainsFunc(w.Looks, (*snapshot.Thread).Waits) &&
+		w.All(func(t *snapshot.Thread) bool {
 			own := OwnFrame(t.Frames)
 			return HoldsOut(t, &e.Process) && SameCall(own, first)
 		})
@@ -140,20 +140,20 @@ func (w *Watched) BlockedCooperative(e *Evidence) bool {
 const signalled = 0.25
 
 // WaitsForRuntime reports whether a thread waits for the runtime itself, such as for the end of a collection.
-func WaitsForRuntime(t *profile.Thread) bool {
-	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
+func WaitsForRuntime(t *snapshot.Thread) bool {
+	return t.Wait != nil && t.Wait.Kind == snapshot.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
 }
 
 // HoldsOut reports whether a thread is in cooperative mode, in code outside the runtime. The runtime's own code stops
 // threads, and collects.
-func HoldsOut(t *profile.Thread, p *profile.Process) bool {
+func HoldsOut(t *snapshot.Thread, p *snapshot.Process) bool {
 	if t.Mode != "cooperative" || len(t.Frames) == 0 || OwnFrame(t.Frames) == nil {
 		return false
 	}
 	runtime := phrase.FileName(p.Runtime.Path)
 	for i := range t.Frames {
 		switch f := &t.Frames[i]; {
-		case f.Kind == profile.Managed:
+		case f.Kind == snapshot.Managed:
 			return true
 		case runtime != "" && f.Module == runtime || strings.HasPrefix(f.Module, "libclrgc"):
 			return false
@@ -163,7 +163,7 @@ func HoldsOut(t *profile.Thread, p *profile.Process) bool {
 }
 
 // SameCall reports whether two frames belong to one call.
-func SameCall(a, b *profile.Frame) bool { return a.Method == b.Method && a.SP == b.SP }
+func SameCall(a, b *snapshot.Frame) bool { return a.Method == b.Method && a.SP == b.SP }
 
 // Again stands for the process in a command line.
 func (e *Evidence) Again() string {
@@ -177,9 +177,9 @@ func (e *Evidence) Again() string {
 // or many sleeps of a polling loop.
 func (w *Watched) Retries() bool {
 	first := OwnFrame(w.Looks[0].Frames)
-	return first != nil && w.All(func(t *profile.Thread) bool {
+	return first != nil && w.All(func(t *snapshot.Thread) bool {
 		own := OwnFrame(t.Frames)
-		return t.Role == WorkerRole && t.Wait != nil && t.Wait.Kind == profile.ThreadSleep && own != nil &&
+		return t.Role == WorkerRole && t.Wait != nil && t.Wait.Kind == snapshot.ThreadSleep && own != nil &&
 			SameCall(own, first)
 	})
 }

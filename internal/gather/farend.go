@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/internal/sockdiag"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the search for the other ends of pipes and sockets.
@@ -38,7 +38,7 @@ func (g *Gatherer) farEnds(ctx context.Context) {
 	g.progress("the other ends of pipes and sockets")
 	bounded, cancel := context.WithTimeout(ctx, farWithin)
 	defer cancel()
-	f := farFinder{g: g, ctx: bounded, files: openfiles.Look(g.Process.PID), stacks: map[int]*profile.Snapshot{}}
+	f := farFinder{g: g, ctx: bounded, files: openfiles.Look(g.Process.PID), stacks: map[int]*snapshot.Snapshot{}}
 	for i := range calls {
 		c := &calls[i]
 		f.follow(c, map[int]bool{c.Pid: true}, 0)
@@ -89,7 +89,7 @@ func (e *Evidence) stuckInCall(w *Watched) bool {
 	before, ok1 := e.First().moved[tid]
 	after, ok2 := e.Last().moved[tid]
 	return ok1 && ok2 && before == after && w.known && w.Ran <= e.Whole()/100 && w.sameCalls() &&
-		w.All(func(t *profile.Thread) bool { return t.Wait != nil && t.Wait.Kind == profile.WaitIO })
+		w.All(func(t *snapshot.Thread) bool { return t.Wait != nil && t.Wait.Kind == snapshot.WaitIO })
 }
 
 // silent reports whether a TCP connection has carried nothing since the first look. The bytes of its calls are not
@@ -106,8 +106,8 @@ func (e *Evidence) silent(what string) bool {
 
 // WaitsForExit reports whether a stack waits for the end of a child: in Process.WaitForExit, or in the state machine of
 // Process.WaitForExitAsync.
-func WaitsForExit(frames []profile.Frame) bool {
-	return slices.ContainsFunc(frames, func(f profile.Frame) bool {
+func WaitsForExit(frames []snapshot.Frame) bool {
+	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
 		name, ok := strings.CutPrefix(f.Method, "System.Diagnostics.Process")
 		return ok && (strings.HasPrefix(name, ".WaitForExit") || strings.HasPrefix(name, "+<WaitForExit"))
 	})
@@ -121,7 +121,7 @@ func (e *Evidence) waitsForChild() bool {
 		}
 	}
 	l := e.LastFlight()
-	return l != nil && slices.ContainsFunc(l.Tasks.Chains, func(c profile.TaskChain) bool {
+	return l != nil && slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool {
 		return WaitsForExit(c.Frames)
 	})
 }
@@ -131,7 +131,7 @@ type farFinder struct {
 	g      *Gatherer
 	ctx    context.Context // bounds the looks at stacks
 	files  *openfiles.Index
-	stacks map[int]*profile.Snapshot // by process; nil: no stacks
+	stacks map[int]*snapshot.Snapshot // by process; nil: no stacks
 }
 
 // follow adds the processes at the other end of a call, and the calls in which those are blocked. seen are the
@@ -238,7 +238,8 @@ func (f *farFinder) end(h *openfiles.Holder, link string, c *BlockedCall, seen m
 	}
 	if blocked != 0 && !seen[h.PID] && hop < mostHops {
 		seen[h.PID] = true
-		next := &BlockedCall{Call: call, Pid: h.PID, Command: e.Command, Thread: profile.ThreadRef{OSThreadID: blocked}}
+		next := &BlockedCall{Call: call, Pid: h.PID, Command: e.Command,
+			Thread: snapshot.ThreadRef{OSThreadID: blocked}}
 		if e.stack = f.threadOf(h.PID, blocked); e.stack != nil {
 			next.Thread, next.Stack = Ref(e.stack), e.stack
 		}
@@ -252,7 +253,7 @@ func (f *farFinder) end(h *openfiles.Holder, link string, c *BlockedCall, seen m
 }
 
 // doing says what a process does.
-func (f *farFinder) doing(dir procfs.Dir, stack *profile.Thread) string {
+func (f *farFinder) doing(dir procfs.Dir, stack *snapshot.Thread) string {
 	s, err := dir.Stat()
 	switch {
 	case err != nil:
@@ -274,7 +275,7 @@ func (f *farFinder) doing(dir procfs.Dir, stack *profile.Thread) string {
 
 // snapshot looks at the threads of another process; nil: the process is no .NET process, may not be looked at, or there
 // is no more time.
-func (f *farFinder) snapshot(pid int) *profile.Snapshot {
+func (f *farFinder) snapshot(pid int) *snapshot.Snapshot {
 	if s, ok := f.stacks[pid]; ok {
 		return s
 	}
@@ -293,7 +294,7 @@ func (f *farFinder) snapshot(pid int) *profile.Snapshot {
 }
 
 // threadOf is a thread of another process; nil: not known.
-func (f *farFinder) threadOf(pid, tid int) *profile.Thread {
+func (f *farFinder) threadOf(pid, tid int) *snapshot.Thread {
 	s := f.snapshot(pid)
 	if s == nil {
 		return nil
@@ -308,12 +309,12 @@ func (f *farFinder) threadOf(pid, tid int) *profile.Thread {
 
 // working is the most telling thread of another .NET process: the main thread, or else a thread in the process's own
 // code. nil: there is none.
-func (f *farFinder) working(pid int) *profile.Thread {
+func (f *farFinder) working(pid int) *snapshot.Thread {
 	s := f.snapshot(pid)
 	if s == nil {
 		return nil
 	}
-	var out *profile.Thread
+	var out *snapshot.Thread
 	for i := range s.Threads {
 		t := &s.Threads[i]
 		if Resting(t) || OwnFrame(t.Frames) == nil {
@@ -375,7 +376,7 @@ func (f *farFinder) undrained(children []int) map[int]childCall {
 				continue
 			}
 			call := childCall{switches: s.VoluntarySwitches, BlockedCall: BlockedCall{
-				Call: c, Pid: pid, Thread: profile.ThreadRef{OSThreadID: tid}, Awaited: true,
+				Call: c, Pid: pid, Thread: snapshot.ThreadRef{OSThreadID: tid}, Awaited: true,
 			}}
 			if call.Command, err = dir.Comm(); err != nil {
 				call.Command = "a process"

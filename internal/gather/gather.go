@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // Gather looks at everything. After an error, the evidence has what was seen until then.
@@ -125,11 +126,11 @@ func (g *Gatherer) blocked() map[int]uint64 {
 }
 
 // moved reads how many bytes the threads in calls for input or output have read and written.
-func (g *Gatherer) moved(s *profile.Snapshot) map[int]procfs.Transferred {
+func (g *Gatherer) moved(s *snapshot.Snapshot) map[int]procfs.Transferred {
 	out := map[int]procfs.Transferred{}
 	for i := range s.Threads {
 		t := &s.Threads[i]
-		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
+		if t.Wait == nil || t.Wait.Kind != snapshot.WaitIO {
 			continue
 		}
 		if n, err := g.dir.TaskIO(t.OSThreadID); err == nil {

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of growth. No design has so many handlers of one event, and the number grows only if handlers come and
@@ -138,7 +139,7 @@ func (p *Pile) life() float64 {
 
 // Certainty: many handlers, quickly added to an event that is certainly kept, are no design. The purpose of a
 // collection cannot be told from outside.
-func (p *Pile) Certainty(age time.Duration, path *profile.HeapPath) profile.Certainty {
+func (p *Pile) Certainty(age time.Duration, path *snapshot.HeapPath) profile.Certainty {
 	fast := phrase.Rate(int64(p.grown()), p.took) >= fastHandlers
 	switch {
 	case p.Kind == heapwalk.Event && fast && path != nil:
@@ -248,9 +249,9 @@ func (p *Pile) Commands(pid int) []string {
 }
 
 // OwnField is the field nearest to the end of a path that belongs to no type of the framework; "": none is known.
-func OwnField(path *profile.HeapPath) string {
+func OwnField(path *snapshot.HeapPath) string {
 	for _, s := range slices.Backward(path.Steps) {
-		if s.Field != "" && !profile.Framework(s.Type) {
+		if s.Field != "" && !snapshot.Framework(s.Type) {
 			return "field " + s.Type + "." + s.Field
 		}
 	}
@@ -265,8 +266,8 @@ type typeGrowth struct {
 }
 
 // Grown are the growing types, by bytes. of says which objects of a type count.
-func Grown(first, last *HeapLook, of func(*profile.HeapType) profile.HeapAmount) (out []typeGrowth) {
-	before := map[[2]string]profile.HeapAmount{}
+func Grown(first, last *HeapLook, of func(*snapshot.HeapType) snapshot.HeapAmount) (out []typeGrowth) {
+	before := map[[2]string]snapshot.HeapAmount{}
 	for i := range first.Types {
 		t := &first.Types[i]
 		before[[2]string{t.Name, t.Assembly}] = of(t)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/heapwalk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // mostGrowing bounds the types whose objects are looked for.
@@ -56,11 +56,11 @@ func (e *Evidence) GrowingTypes() (out []GrownType) {
 		return nil
 	}
 	own := map[string]bool{}
-	all := func(t *profile.HeapType) profile.HeapAmount {
-		if !profile.Framework(t.Assembly) {
+	all := func(t *snapshot.HeapType) snapshot.HeapAmount {
+		if !snapshot.Framework(t.Assembly) {
 			own[t.Name] = true
 		} else if strings.HasPrefix(t.Name, "System.Collections.") {
-			return profile.HeapAmount{}
+			return snapshot.HeapAmount{}
 		}
 		return t.HeapAmount
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"clrsnap/internal/heapwalk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // LostGap is how long nobody may get a permit before the permit counts as lost. A holder may be at work unseen.
@@ -17,9 +17,9 @@ const mostIterators = 64
 
 // StillLost are the semaphores with the same first method in the queue in two looks, or with iterators that have a
 // permit, and have not gone on.
-func StillLost(before, now []profile.Lost) (out []profile.Lost) {
+func StillLost(before, now []snapshot.Lost) (out []snapshot.Lost) {
 	for _, l := range now {
-		i := slices.IndexFunc(before, func(b profile.Lost) bool { return b.Object == l.Object })
+		i := slices.IndexFunc(before, func(b snapshot.Lost) bool { return b.Object == l.Object })
 		if i >= 0 && before[i].First != l.First {
 			l.First = 0 // somebody has got a permit
 		}
@@ -35,7 +35,7 @@ func StillLost(before, now []profile.Lost) (out []profile.Lost) {
 
 // unkept leaves the iterators that nothing keeps. Somebody may go on with another iterator, so that a semaphore with
 // only such iterators is left out.
-func (g *Gatherer) unkept(ctx context.Context, list []profile.Lost) []profile.Lost {
+func (g *Gatherer) unkept(ctx context.Context, list []snapshot.Lost) []snapshot.Lost {
 	var all []uint64
 	for i := range list {
 		l := &list[i]
@@ -55,7 +55,7 @@ func (g *Gatherer) unkept(ctx context.Context, list []profile.Lost) []profile.Lo
 }
 
 // OnlyUnkept is unkept, with the iterators that nothing keeps.
-func OnlyUnkept(list []profile.Lost, unkept []uint64) (out []profile.Lost) {
+func OnlyUnkept(list []snapshot.Lost, unkept []uint64) (out []snapshot.Lost) {
 	for _, l := range list {
 		if leaveIterators(&l, unkept) {
 			out = append(out, l)
@@ -66,7 +66,7 @@ func OnlyUnkept(list []profile.Lost, unkept []uint64) (out []profile.Lost) {
 
 // leaveIterators leaves the iterators of a semaphore that are in a list. The result is false if the semaphore had
 // iterators, and none is left.
-func leaveIterators(l *profile.Lost, in []uint64) bool {
+func leaveIterators(l *snapshot.Lost, in []uint64) bool {
 	had := len(l.Iterators)
 	l.Iterators = slices.DeleteFunc(l.Iterators, func(at uint64) bool { return !slices.Contains(in, at) })
 	return had == 0 || len(l.Iterators) > 0

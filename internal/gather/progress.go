@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/requests"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // FewRequests is the least number of requests in one place that is worth a word.
@@ -59,10 +59,10 @@ func (g *Gatherer) readers() {
 	threads := g.Last().Snap.Threads
 	for i := range threads {
 		t := &threads[i]
-		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
+		if slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool { return g.s.ReadsChannel(&f) }) {
 			g.Readers = append(g.Readers, t)
 		}
-		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.Completes(&f) }) {
+		if slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool { return g.s.Completes(&f) }) {
 			g.Completers = append(g.Completers, t)
 		}
 	}
@@ -90,7 +90,7 @@ func (e *Evidence) servesBlocked() bool {
 	n, kestrel := 0, false
 	for i := range e.Last().Snap.Threads {
 		t := &e.Last().Snap.Threads[i]
-		kestrel = kestrel || t.Idle() == profile.IdleKestrel
+		kestrel = kestrel || t.Idle() == snapshot.IdleKestrel
 		if t.Role == WorkerRole && Blocked(t) && OwnFrame(t.Frames) != nil {
 			n++
 		}
@@ -107,7 +107,7 @@ func (e *Evidence) LastFlight() *FlightLook {
 }
 
 // RequestsNow lists the requests in flight.
-func (l *FlightLook) RequestsNow() (out []profile.Request) {
+func (l *FlightLook) RequestsNow() (out []snapshot.Request) {
 	for i := range l.Requests.Requests {
 		out = append(out, l.Requests.Requests[i].Requests...)
 	}

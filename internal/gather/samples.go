@@ -8,6 +8,7 @@ import (
 
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // HasMode reports whether a mode was recorded.
@@ -24,11 +25,11 @@ func OwnNode(r *profile.Recording, leaf int32) int32 {
 	other := int32(0)
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		switch f := r.Function(n); f.Origin() {
-		case profile.OfUser:
+		case snapshot.OfUser:
 			if !phrase.IsGenerated(f.Method) {
 				return n
 			}
-		case profile.OfPackage:
+		case snapshot.OfPackage:
 			if other == 0 {
 				other = n
 			}
@@ -38,17 +39,17 @@ func OwnNode(r *profile.Recording, leaf int32) int32 {
 }
 
 // Frames are the frames of a sample.
-func Frames(r *profile.Recording, leaf int32) []profile.Frame {
-	var out []profile.Frame
+func Frames(r *profile.Recording, leaf int32) []snapshot.Frame {
+	var out []snapshot.Frame
 	for l := range r.Stack(leaf) {
 		f := &r.Functions[l.Function]
-		frame := profile.Frame{
+		frame := snapshot.Frame{
 			Kind: f.Kind, Method: f.Method, Display: f.Display, Short: f.Short, Signature: f.Signature,
 			Module: f.Module, Owner: f.Owner, Offset: l.Offset, Tier: l.Tier,
 		}
 		if l.Line > 0 && int(l.Line) < len(r.Lines) {
 			x := &r.Lines[l.Line]
-			frame.Line = &profile.SourceLine{
+			frame.Line = &snapshot.SourceLine{
 				File: r.Files[x.File].Title(), URL: r.Files[x.File].URL, Line: int(x.Line), Approximate: x.Approximate,
 			}
 		}
@@ -75,7 +76,7 @@ func Sites(r *profile.Recording, wanted func(*profile.Sample) bool) []Site {
 // minimal API. The program's own code can be inlined there. 0: none.
 func MadeNode(r *profile.Recording, leaf int32) (node int32) {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
-		if f := r.Function(n); f.Kind == profile.Managed && f.Module == "" {
+		if f := r.Function(n); f.Kind == snapshot.Managed && f.Module == "" {
 			node = n
 		}
 	}
@@ -117,7 +118,7 @@ func SitesBy(r *profile.Recording, wanted func(*profile.Sample) bool, of func(*p
 }
 
 // Frame is the own method of a site, as a frame.
-func (s *Site) Frame(r *profile.Recording) *profile.Frame {
+func (s *Site) Frame(r *profile.Recording) *snapshot.Frame {
 	f := Frames(r, s.Node)
 	if len(f) == 0 {
 		return nil
@@ -140,7 +141,7 @@ func WaitsForLock(r *profile.Recording, x *profile.Sample) bool {
 func InLock(r *profile.Recording, leaf int32) bool {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		f := r.Function(n)
-		if f.Kind != profile.Managed {
+		if f.Kind != snapshot.Managed {
 			continue
 		}
 		if f.Module != "System.Private.CoreLib" {

@@ -8,11 +8,11 @@ import (
 
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // SourceField is the field that keeps a source.
-func SourceField(path *profile.HeapPath) string { return cmp.Or(OwnField(path), path.Beginning()) }
+func SourceField(path *snapshot.HeapPath) string { return cmp.Or(OwnField(path), path.Beginning()) }
 
 // keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
 // the heap is quick to read.
@@ -74,7 +74,7 @@ func (e *Evidence) sourceThreads() map[tasks.SourceWait]int {
 		t := threads[i].Last()
 		own := OwnFrame(t.Frames)
 		if len(out) == mostSourceThreads || !threads[i].Unmoved || !threads[i].Waits() || own == nil ||
-			t.Wait == nil || t.Wait.Kind != profile.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
+			t.Wait == nil || t.Wait.Kind != snapshot.TaskWait || t.Wait.Owner != nil || t.Wait.Method != "" {
 			continue
 		}
 		out[tasks.SourceWait{Method: own.Display, Task: t.Wait.Object}] = t.OSThreadID

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The heap of a native AOT program has other roots than the heap of CoreCLR. The static fields of a class lie in an
@@ -79,7 +79,7 @@ func (h *heapWalk) aheadField(obj arch.Addr, off uint32) string {
 	if class == "" {
 		return ""
 	}
-	return class + "." + cmp.Or(f.Names[off], profile.UnknownField)
+	return class + "." + cmp.Or(f.Names[off], snapshot.UnknownField)
 }
 
 // eachReference visits the references in an object that has no elements, and returns the number of places for
@@ -118,11 +118,14 @@ func (h *heapWalk) aheadRoots(g *heap.Graph, r *rootsOf, lack func(string, error
 		func(n int) { holders = append(holders, n) })
 	for _, n := range holders { // as the walk has met the fields
 		o, _ := g.Object(n)
-		g.References(n, func(to int) { r.add(&r.sure, to, root{kind: profile.RootStatic, slots: []arch.Addr{o.Addr}}) })
+		g.References(n, func(to int) {
+			r.add(&r.sure, to, root{kind: snapshot.RootStatic,
+				slots: []arch.Addr{o.Addr}})
+		})
 	}
 	h.earlyRoots(g, r)
 	for _, n := range holders {
-		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
+		r.add(&r.sure, n, root{kind: snapshot.RootHandle, handle: snapshot.HandleStrong})
 	}
 	lack("static fields of threads", h.blockRoots(g, r))
 }
@@ -136,7 +139,7 @@ func (h *heapWalk) blockRoots(g *heap.Graph, r *rootsOf) error {
 		ref := h.p.ThreadRef(&t)
 		add := func(to arch.Addr) {
 			if n, ok := g.Number(to); ok {
-				r.add(&r.sure, n, root{kind: profile.RootThreadStatic, thread: ref})
+				r.add(&r.sure, n, root{kind: snapshot.RootThreadStatic, thread: ref})
 			}
 		}
 		for _, to := range h.p.Managed.ThreadObjects(t.Address) {
@@ -152,7 +155,7 @@ func (h *heapWalk) blockRoots(g *heap.Graph, r *rootsOf) error {
 // frozenRoots adds the objects that the compiler has made, as far as nothing else keeps the objects.
 func (h *heapWalk) frozenRoots(g *heap.Graph, r *rootsOf) {
 	all := func(*heap.Table) bool { return true }
-	g.Of(heap.Frozen, all, func(n int) { r.add(&r.sure, n, root{kind: profile.RootFrozen}) })
+	g.Of(heap.Frozen, all, func(n int) { r.add(&r.sure, n, root{kind: snapshot.RootFrozen}) })
 }
 
 // meaning describes what an object stands for: the text of a string, for example. "": nothing else.

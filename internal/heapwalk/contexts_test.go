@@ -10,7 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestContexts: clrsnap finds the paths that keep unloaded load contexts. An object of a collectible type keeps the
@@ -52,7 +52,7 @@ func checkContexts(t *testing.T, p *clrsnap.Process) {
 	for i := range h.Paths {
 		x := &h.Paths[i]
 		class := x.Steps[len(x.Steps)-1].Type
-		if x.Root == profile.RootThreadStatic {
+		if x.Root == snapshot.RootThreadStatic {
 			x.Thread.Name = "main"
 		}
 		ways[class] = append(ways[class], wayOf(x))
@@ -83,7 +83,7 @@ func checkContexts(t *testing.T, p *clrsnap.Process) {
 			t.Errorf("%s: %d static fields are kept by %s; ways: %q", cause, n, want, ways["Contexts.Treasure"])
 		}
 	}
-	rows := map[string]profile.HeapType{}
+	rows := map[string]snapshot.HeapType{}
 	for _, c := range h.Types {
 		if c.Name == "Contexts.Plugin" {
 			rows[c.Context] = c

@@ -12,7 +12,7 @@ import (
 	"clrsnap/export/gcdump"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestGCDumpWitness: Microsoft's own reader finds the contents of the heap in a .gcdump file: the same objects and
@@ -51,7 +51,7 @@ func testGCDumpWitness(t *testing.T, runtime string) {
 }
 
 // checkGCDumpTotals: all objects are there, and all can be reached.
-func checkGCDumpTotals(t *testing.T, a *testenv.App, h *profile.Heap, line string) {
+func checkGCDumpTotals(t *testing.T, a *testenv.App, h *snapshot.Heap, line string) {
 	t.Helper()
 	var nodes, references, reachable, pid, segments int
 	const form = "TOTALS %d %d %d %d %d clrsnap 0"
@@ -74,9 +74,9 @@ func checkGCDumpTotals(t *testing.T, a *testenv.App, h *profile.Heap, line strin
 }
 
 // checkGCDumpTypes: each type has its objects and bytes. The other lines are roots, without bytes.
-func checkGCDumpTypes(t *testing.T, h *profile.Heap, lines, runtime string) {
+func checkGCDumpTypes(t *testing.T, h *snapshot.Heap, lines, runtime string) {
 	t.Helper()
-	types := map[string]profile.HeapAmount{}
+	types := map[string]snapshot.HeapAmount{}
 	for i := range h.Types {
 		x := &h.Types[i]
 		types[x.Name+"\t"+x.Assembly+".dll"] = x.HeapAmount
@@ -87,7 +87,7 @@ func checkGCDumpTypes(t *testing.T, h *profile.Heap, lines, runtime string) {
 		if len(f) != 4 {
 			t.Fatalf("%q", line)
 		}
-		var got profile.HeapAmount
+		var got snapshot.HeapAmount
 		fmt.Sscan(f[2], &got.Count)
 		fmt.Sscan(f[3], &got.Bytes)
 		if strings.HasPrefix(f[0], "[") {

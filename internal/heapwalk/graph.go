@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	"clrsnap/internal/clr/heap"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // objects describes all objects, and the roots that keep the objects.
-func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
+func (h *heapWalk) objects(g *heap.Graph, out *snapshot.Heap) {
 	if out.Partial {
 		return
 	}
@@ -20,25 +20,25 @@ func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
 		out.Partial = true
 		return
 	}
-	to := &profile.HeapGraph{Count: g.Len()}
+	to := &snapshot.HeapGraph{Count: g.Len()}
 	for _, t := range g.Tables {
 		c := h.Name(t.Addr)
-		to.Classes = append(to.Classes, profile.HeapClass{Name: c.Display, Assembly: c.Assembly})
+		to.Classes = append(to.Classes, snapshot.HeapClass{Name: c.Display, Assembly: c.Assembly})
 	}
-	to.Objects = func(yield func(profile.HeapObject) bool) {
+	to.Objects = func(yield func(snapshot.HeapObject) bool) {
 		g.All(func(o heap.Object, refs []uint32) bool {
-			return yield(profile.HeapObject{
+			return yield(snapshot.HeapObject{
 				Address: uint64(o.Addr), Bytes: o.Size, Class: o.Table.Index, References: refs,
 			})
 		})
 	}
 	for _, r := range g.Regions() {
-		to.Regions = append(to.Regions, profile.HeapRegion{
-			Start: uint64(r.Start), End: uint64(r.End), Generation: profile.Generation(r.Generation),
+		to.Regions = append(to.Regions, snapshot.HeapRegion{
+			Start: uint64(r.Start), End: uint64(r.End), Generation: snapshot.Generation(r.Generation),
 		})
 	}
-	to.Roots = append(sets, profile.HeapRootSet{Root: profile.RootUnknown, Objects: free},
-		profile.HeapRootSet{Root: profile.RootCircle, Objects: circles})
+	to.Roots = append(sets, snapshot.HeapRootSet{Root: snapshot.RootUnknown, Objects: free},
+		snapshot.HeapRootSet{Root: snapshot.RootCircle, Objects: circles})
 	out.Graph = to
 }
 
@@ -47,12 +47,12 @@ const maxRootSets = 1 << 18
 
 // rootSets groups roots by kind, each group with the objects that the roots keep. kept has the
 // objects of all groups.
-func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []profile.HeapRootSet, kept []uint32) {
+func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []snapshot.HeapRootSet, kept []uint32) {
 	h.readStatics(g)
 	type kind struct {
-		root   profile.HeapRoot
+		root   snapshot.HeapRoot
 		static string
-		handle profile.HandleKind
+		handle snapshot.HandleKind
 	}
 	at := map[kind]int{}
 	for i, n := range roots {
@@ -60,7 +60,7 @@ func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []p
 			break
 		}
 		p := h.beginning(g, int(n), moved)
-		if p.Root == profile.RootUnknown {
+		if p.Root == snapshot.RootUnknown {
 			continue
 		}
 		if len(sets) >= maxRootSets {
@@ -71,12 +71,12 @@ func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []p
 		if !ok {
 			k = len(sets)
 			at[of] = k
-			sets = append(sets, profile.HeapRootSet{Root: p.Root, Static: p.Static, Handle: p.Handle})
+			sets = append(sets, snapshot.HeapRootSet{Root: p.Root, Static: p.Static, Handle: p.Handle})
 		}
 		sets[k].Objects = append(sets[k].Objects, n)
 		kept = append(kept, n)
 	}
-	slices.SortFunc(sets, func(a, b profile.HeapRootSet) int {
+	slices.SortFunc(sets, func(a, b snapshot.HeapRootSet) int {
 		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(a.Static, b.Static), cmp.Compare(a.Handle, b.Handle))
 	})
 	return sets, kept

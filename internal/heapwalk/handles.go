@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Handle is a weak handle of an object: a word that the garbage collector keeps, with the object's address, or 0
@@ -32,7 +32,7 @@ type Followed struct {
 	Unread bool      // the word of the handle cannot be read
 	// Generation is the generation of the object, if Placed. An object that has moved meanwhile is
 	// not Placed.
-	Generation profile.Generation
+	Generation snapshot.Generation
 	Placed     bool
 }
 
@@ -157,7 +157,7 @@ func place(p *session.Process, regions []heap.Region, handles []Handle, out []Fo
 			continue
 		}
 		if arch.Addr(binary.LittleEndian.Uint64(word[:]))&^marks == handles[i].Table {
-			f.Generation, f.Placed = profile.Generation(regions[r].Generation), true
+			f.Generation, f.Placed = snapshot.Generation(regions[r].Generation), true
 		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or
 // Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
-func Heap(ctx context.Context, p *session.Process, o Options) (*profile.Heap, error) {
+func Heap(ctx context.Context, p *session.Process, o Options) (*snapshot.Heap, error) {
 	if p.Managed == nil || p.Managed.Objects == nil {
 		return nil, p.NoRuntimeError("objects")
 	}
@@ -46,7 +46,7 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		if census, err := h.atOnce(ctx); census != nil || err != nil {
 			return census, err
 		}
-		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
+		h.instances, h.matching, h.strings = nil, snapshot.HeapAmount{}, stringCounts{}
 		h.began = time.Time{}
 	}
 	h.noteEpoch() // the GC epoch of now, not of before a stop: objects may have been moved since
@@ -54,8 +54,8 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 }
 
 // result describes the findings of the walk.
-func (h *heapWalk) result(c *heap.Census) *profile.Heap {
-	out := &profile.Heap{
+func (h *heapWalk) result(c *heap.Census) *snapshot.Heap {
+	out := &snapshot.Heap{
 		Process: h.p.Info(), CapturedAt: h.Begin, Duration: time.Since(h.Begin),
 		HasInstances: h.o.Type != nil, HasPaths: h.o.Roots != nil, HasRetained: h.o.Retained,
 		GraphCut: c.Graph != nil && c.Graph.Full, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
@@ -70,9 +70,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	}
 	for i := range c.Parts {
 		p := &c.Parts[i]
-		out.Parts = append(out.Parts, profile.HeapPart{
-			Heap: p.Heap, Generation: profile.Generation(p.Generation), Regions: p.Regions, Size: p.Size,
-			Reserved: p.Reserved, Objects: profile.HeapAmount(p.Objects), Free: profile.HeapAmount(p.Free),
+		out.Parts = append(out.Parts, snapshot.HeapPart{
+			Heap: p.Heap, Generation: snapshot.Generation(p.Generation), Regions: p.Regions, Size: p.Size,
+			Reserved: p.Reserved, Objects: snapshot.HeapAmount(p.Objects), Free: snapshot.HeapAmount(p.Free),
 			Unused: p.Unused, ConsistentBytes: p.Consistent,
 		})
 	}
@@ -113,13 +113,13 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 }
 
 // types sums up by name and load context. of has the retained bytes; nil: unknown.
-func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
+func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []snapshot.HeapType {
 	byName := map[typeKey]int{}
 	var retained []uint64
 	if of != nil {
 		retained = of.ByTable(h.isStatics)
 	}
-	var out []profile.HeapType
+	var out []snapshot.HeapType
 	for _, t := range c.Tables {
 		if t.Free || t.Index >= len(c.Counts) || c.Counts[t.Index] == ([heap.NumGenerations]heap.Tally{}) {
 			continue
@@ -130,7 +130,7 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		if !ok {
 			i = len(out)
 			byName[key] = i
-			out = append(out, profile.HeapType{Name: key.name, Assembly: key.assembly, Context: key.context})
+			out = append(out, snapshot.HeapType{Name: key.name, Assembly: key.assembly, Context: key.context})
 			if h.o.Owners {
 				out[i].Owner = h.p.Owner(class.Assembly, class.Image)
 			}
@@ -139,11 +139,11 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 			out[i].Retained += retained[t.Index]
 		}
 		for g, n := range c.Counts[t.Index] {
-			out[i].Generations[g].Add(profile.HeapAmount(n))
-			out[i].Add(profile.HeapAmount(n))
+			out[i].Generations[g].Add(snapshot.HeapAmount(n))
+			out[i].Add(snapshot.HeapAmount(n))
 		}
 	}
-	slices.SortFunc(out, func(a, b profile.HeapType) int {
+	slices.SortFunc(out, func(a, b snapshot.HeapType) int {
 		return cmp.Or(cmp.Compare(b.Retained, a.Retained), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count),
 			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Assembly, b.Assembly), cmp.Compare(a.Context, b.Context))
 	})

@@ -15,7 +15,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestHeap: each class has as many objects and bytes as the program says. All objects together have as many bytes as
@@ -62,7 +62,7 @@ func TestHeapSegments(t *testing.T) {
 		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: []string{"DOTNET_GCName=libclrgc.so"}})
 		h := takeWhole(t, livetest.Open(t, a, clrsnap.Options{}))
 		checkTypes(t, a, h) // this collector's own total counts some objects twice
-		if n := h.Generation(profile.Gen0).Regions; n != 1 {
+		if n := h.Generation(snapshot.Gen0).Regions; n != 1 {
 			t.Errorf("%d segments of the youngest generation", n)
 		}
 		checkWitness(t, a)
@@ -124,7 +124,7 @@ func checkWitness(t *testing.T, a *testenv.App) {
 	p := livetest.Open(t, a, clrsnap.Options{})
 	out := testenv.AskClrMD(t, "heap", a)
 	h := takeHeap(t, p)
-	want := map[string]profile.HeapAmount{}
+	want := map[string]snapshot.HeapAmount{}
 	for line := range bytes.Lines(out) {
 		var row struct {
 			Type         string
@@ -142,7 +142,7 @@ func checkWitness(t *testing.T, a *testenv.App) {
 		default:
 			name := livetest.InCSharp(row.Type)
 			x := want[name]
-			x.Add(profile.HeapAmount{Count: row.Count, Bytes: row.Bytes})
+			x.Add(snapshot.HeapAmount{Count: row.Count, Bytes: row.Bytes})
 			want[name] = x
 		}
 	}
@@ -224,8 +224,8 @@ func testHeapChurn(t *testing.T, runtime string) {
 }
 
 // consistentOld reports whether nothing was moved in the old generations.
-func consistentOld(h *profile.Heap) bool {
-	for _, g := range []profile.Generation{profile.Gen2, profile.LargeObjects, profile.PinnedObjects} {
+func consistentOld(h *snapshot.Heap) bool {
+	for _, g := range []snapshot.Generation{snapshot.Gen2, snapshot.LargeObjects, snapshot.PinnedObjects} {
 		if x := h.Generation(g); x.ConsistentBytes != x.Size {
 			return false
 		}
@@ -233,7 +233,7 @@ func consistentOld(h *profile.Heap) bool {
 	return true
 }
 
-func takeHeap(t *testing.T, p *clrsnap.Process) *profile.Heap {
+func takeHeap(t *testing.T, p *clrsnap.Process) *snapshot.Heap {
 	t.Helper()
 	h, err := p.Heap(context.Background(), clrsnap.HeapOptions{})
 	if err != nil {
@@ -245,7 +245,7 @@ func takeHeap(t *testing.T, p *clrsnap.Process) *profile.Heap {
 
 // takeWhole is takeHeap for a program at rest: sooner or later all of the heap is consistent. The collector may still
 // give memory back.
-func takeWhole(t *testing.T, p *clrsnap.Process) (h *profile.Heap) {
+func takeWhole(t *testing.T, p *clrsnap.Process) (h *snapshot.Heap) {
 	t.Helper()
 	testenv.UntilSeen(t, func() string {
 		if h = takeHeap(t, p); h.ConsistentShare != 1 {
@@ -256,8 +256,8 @@ func takeWhole(t *testing.T, p *clrsnap.Process) (h *profile.Heap) {
 	return h
 }
 
-func amounts(h *profile.Heap) map[string]profile.HeapAmount {
-	out := map[string]profile.HeapAmount{}
+func amounts(h *snapshot.Heap) map[string]snapshot.HeapAmount {
+	out := map[string]snapshot.HeapAmount{}
 	for i := range h.Types {
 		a := out[h.Types[i].Name]
 		a.Add(h.Types[i].HeapAmount)
@@ -267,33 +267,33 @@ func amounts(h *profile.Heap) map[string]profile.HeapAmount {
 }
 
 // truthOf is the program's own count of its classes.
-func truthOf(a *testenv.App) map[string]profile.HeapAmount {
-	out := map[string]profile.HeapAmount{}
+func truthOf(a *testenv.App) map[string]snapshot.HeapAmount {
+	out := map[string]snapshot.HeapAmount{}
 	for _, line := range a.Ask("truth") {
 		f := strings.Split(line, "\t")
 		count, _ := strconv.ParseUint(f[1], 10, 64)
 		size, _ := strconv.ParseUint(f[2], 10, 64)
-		out[f[0]] = profile.HeapAmount{Count: count, Bytes: size}
+		out[f[0]] = snapshot.HeapAmount{Count: count, Bytes: size}
 	}
 	return out
 }
 
 // checkHeap compares the heap of an idle program with the program's own count.
-func checkHeap(t *testing.T, a *testenv.App, h *profile.Heap) {
+func checkHeap(t *testing.T, a *testenv.App, h *snapshot.Heap) {
 	t.Helper()
 	checkTypes(t, a, h)
 	total, err := strconv.ParseFloat(a.Ask("total")[0], 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
+	frozen := h.Generation(snapshot.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
 	if mine := float64(h.Objects().Bytes - frozen); math.Abs(mine-total) > total/100 {
 		t.Errorf("%.0f bytes, and the collector says %.0f", mine, total)
 	}
 }
 
 // checkTypes compares the classes whose objects the program counts.
-func checkTypes(t *testing.T, a *testenv.App, h *profile.Heap) {
+func checkTypes(t *testing.T, a *testenv.App, h *snapshot.Heap) {
 	t.Helper()
 	want := truthOf(a)
 	if len(want) < 12 {
@@ -308,8 +308,8 @@ func checkTypes(t *testing.T, a *testenv.App, h *profile.Heap) {
 	if h.ConsistentShare != 1 || h.Partial {
 		t.Errorf("%.4f of the heap is consistent", h.ConsistentShare)
 	}
-	frozen := h.Generation(profile.FrozenObjects).Objects.Bytes
-	large, pinned := h.Generation(profile.LargeObjects).Objects, h.Generation(profile.PinnedObjects).Objects
+	frozen := h.Generation(snapshot.FrozenObjects).Objects.Bytes
+	large, pinned := h.Generation(snapshot.LargeObjects).Objects, h.Generation(snapshot.PinnedObjects).Objects
 	if large.Count < 7 || pinned.Count < 9 || frozen == 0 {
 		t.Errorf("large %+v, pinned %+v, frozen %d", large, pinned, frozen)
 	}
@@ -338,7 +338,7 @@ func checkObjects(t *testing.T, p *clrsnap.Process) {
 	}
 }
 
-func textsOf(h *profile.Heap) string {
+func textsOf(h *snapshot.Heap) string {
 	var b strings.Builder
 	b.WriteString("\n")
 	for _, s := range h.Strings {
@@ -370,7 +370,7 @@ func checkLeak(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	}
 	got := handlers.Replace(strings.Join(steps, " "))
 	const want = "System.Action._invocationList object[]. System.Action._target Shop.Listener."
-	if best.Root != profile.RootStatic || best.Objects.Count < 290 || got != want {
+	if best.Root != snapshot.RootStatic || best.Objects.Count < 290 || got != want {
 		t.Errorf("%d of %d are kept by %s: %s", best.Objects.Count, h.Kept.Count, best.Root, got)
 	}
 	if h, err = p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err != nil {

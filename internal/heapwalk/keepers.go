@@ -2,7 +2,7 @@ package heapwalk
 
 import (
 	"clrsnap/internal/clr/heap"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the shown tree of Keepers.
@@ -12,7 +12,7 @@ const (
 )
 
 // keepers finds the dominators (Keepers) of the heap, type by type.
-func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap) {
+func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *snapshot.Heap) {
 	labels, types := labelsOf(c.Tables, out.Types, h)
 	slots, sets := h.rootSlots(c.Graph, out.RootsMoved)
 	all := of.Keepers(heap.KeeperOptions{
@@ -39,7 +39,7 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap)
 
 // labelsOf returns the indices of types, by MethodTable; -1: no object of the type was counted.
 // types is the first number that is no index of a type.
-func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels []int32, types int32) {
+func labelsOf(tables []*heap.Table, all []snapshot.HeapType, h *heapWalk) (labels []int32, types int32) {
 	byName := map[typeKey]int32{}
 	for i := range all {
 		byName[typeKey{all[i].Name, all[i].Assembly, all[i].Context}] = int32(i)
@@ -56,7 +56,7 @@ func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels
 
 // rootSlots returns the sets of roots that certainly keep objects, and for each object the index of
 // the set that keeps the object.
-func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32, sets []profile.HeapRootSet) {
+func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32, sets []snapshot.HeapRootSet) {
 	slots = map[uint32]int32{}
 	sets, _ = h.rootSets(g, h.roots.sure, moved)
 	for i := range sets {
@@ -68,21 +68,21 @@ func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32,
 }
 
 // shownKeepers returns the Keepers that keep most, each below its parent.
-func shownKeepers(all []heap.Keeper, types int32, sets []profile.HeapRootSet) []profile.HeapKeeper {
+func shownKeepers(all []heap.Keeper, types int32, sets []snapshot.HeapRootSet) []snapshot.HeapKeeper {
 	least := all[0].Retained/leastKeptFraction + 1
 	for atLeast(all, least) > mostShownKeepers {
 		least *= 2
 	}
 	at := make([]int32, len(all))
-	var out []profile.HeapKeeper
+	var out []snapshot.HeapKeeper
 	for i, k := range all {
 		at[i] = -1
 		if i > 0 && k.Retained < least {
 			continue // as are the Keepers below
 		}
 		at[i] = int32(len(out))
-		o := profile.HeapKeeper{
-			Parent: at[k.Parent], Type: k.Label, Objects: profile.HeapAmount(k.Objects), Retained: k.Retained,
+		o := snapshot.HeapKeeper{
+			Parent: at[k.Parent], Type: k.Label, Objects: snapshot.HeapAmount(k.Objects), Retained: k.Retained,
 		}
 		if k.Label >= types {
 			set := &sets[k.Label-types]

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Kept says what keeps an object.
@@ -20,7 +20,7 @@ type Kept struct {
 	// completes the task.
 	Source bool
 	// Path leads to the source, or to the failed task; nil: nothing keeps the object, or nothing known.
-	Path *profile.HeapPath
+	Path *snapshot.HeapPath
 }
 
 // KeptBy finds what keeps the sources that async methods wait for, and failed tasks, in one walk of the heap. Waits
@@ -61,18 +61,18 @@ func KeptBy(ctx context.Context, p *session.Process, waits []tasks.SourceWait, f
 	case census.Size == 0 || census.Consistent < census.Size:
 		return nil, nil, nil
 	}
-	var all profile.Heap
+	var all snapshot.Heap
 	ways := w.findWays(census.Graph, &all)
 	if ways == nil {
 		return nil, nil, ctx.Err()
 	}
 	sources, faults = map[tasks.SourceWait]Kept{}, map[uint64]Kept{}
-	path := func(at arch.Addr) *profile.HeapPath {
+	path := func(at arch.Addr) *snapshot.HeapPath {
 		n, ok := census.Graph.Number(at)
 		if !ok {
 			return nil
 		}
-		byKey := map[string]*profile.HeapPath{}
+		byKey := map[string]*snapshot.HeapPath{}
 		w.addPath(census.Graph, ways, n, byKey, &all)
 		for _, path := range byKey {
 			if path.Kept() || path.Conservative() {
@@ -119,7 +119,7 @@ func Unkept(ctx context.Context, p *session.Process, objects []uint64) (out []ui
 	if err != nil {
 		return nil, false, err
 	}
-	var all profile.Heap
+	var all snapshot.Heap
 	ways := w.findWays(census.Graph, &all)
 	if ways == nil {
 		return nil, false, ctx.Err()
@@ -177,5 +177,5 @@ func isFailed(p *session.Process, task arch.Addr) bool {
 		return false
 	}
 	flags, err := p.Managed.Objects.Uint32(task, class, "m_stateFlags")
-	return err == nil && awaits.TaskEnd(flags) == profile.TaskFaulted
+	return err == nil && awaits.TaskEnd(flags) == snapshot.TaskFaulted
 }

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // An object of a collectible type keeps the LoaderAllocator of the type, although no field refers
@@ -46,13 +46,13 @@ func (h *heapWalk) linkTypes(g *heap.Graph) {
 
 // runningCode adds the roots of a thread's running code: the LoaderAllocators of collectible types
 // (src/coreclr/vm/stackwalk.cpp, gcenv.ee.common.cpp, GcReportLoaderAllocator).
-func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
+func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *snapshot.Thread) {
 	if h.p.Runtime == nil {
 		return
 	}
 	for i := range t.Frames {
 		f := &t.Frames[i]
-		if f.Kind != profile.Managed || f.FunctionID == 0 || f.Inlined {
+		if f.Kind != snapshot.Managed || f.FunctionID == 0 || f.Inlined {
 			continue
 		}
 		m, err := h.p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
@@ -65,7 +65,7 @@ func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
 		}
 		if n, ok := h.allocator(g, m.MethodTable); ok {
 			ref := session.RefOf(t)
-			r.add(&r.sure, int(n), root{kind: profile.RootCode, thread: &ref, method: f.Display})
+			r.add(&r.sure, int(n), root{kind: snapshot.RootCode, thread: &ref, method: f.Display})
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // matches reports whether a pattern chooses a type by name: the name in C#, the name of the runtime
@@ -71,7 +71,7 @@ const (
 )
 
 // nearest returns the names of types with objects that are most like the wanted name.
-func nearest(asked *regexp.Regexp, types []profile.HeapType) (out []string) {
+func nearest(asked *regexp.Regexp, types []snapshot.HeapType) (out []string) {
 	want := lastName(asked.String())
 	if want == "" {
 		return nil

@@ -7,29 +7,29 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Memory says where the process's memory in RAM is. Nothing is stopped. The error ErrNoHeap means a dump, or a
 // collector that is not understood.
-func Memory(p *session.Process) (profile.Memory, error) {
+func Memory(p *session.Process) (snapshot.Memory, error) {
 	if p.Live == nil || p.Managed == nil || p.Managed.Heap == nil {
-		return profile.Memory{}, session.ErrNoHeap
+		return snapshot.Memory{}, session.ErrNoHeap
 	}
 	stacks, err := stackPointers(p)
 	if err != nil {
-		return profile.Memory{}, err
+		return snapshot.Memory{}, err
 	}
 	var list []resident
 	if err := p.Live.Dir().EachResident(func(m *target.Mapping, bytes int64) {
 		list = append(list, resident{*m, bytes})
 	}); err != nil {
-		return profile.Memory{}, err
+		return snapshot.Memory{}, err
 	}
 	p.Engine.Begin() // after the mappings: the collector adds segments all the time, and hardly takes one away
 	segments, err := p.Managed.Heap.Segments()
 	if err != nil {
-		return profile.Memory{}, err
+		return snapshot.Memory{}, err
 	}
 	areas := make([]area, len(segments))
 	for i := range segments {
@@ -120,7 +120,7 @@ func reservedFrom(list []resident, at arch.Addr) (end arch.Addr) {
 }
 
 // partition divides the memory of mappings into parts.
-func partition(list []resident, managed []span, stacks []arch.Addr) (out profile.Memory) {
+func partition(list []resident, managed []span, stacks []arch.Addr) (out snapshot.Memory) {
 	for i := range list {
 		m := &list[i]
 		out.RSS += m.bytes
@@ -149,7 +149,7 @@ func managedIn(m *target.Mapping, managed []span) (n int64) {
 const doubleMapped = "/memfd:doublemapper"
 
 // partOf is the part of the memory in which a mapping counts.
-func partOf(out *profile.Memory, m *target.Mapping, stacks []arch.Addr) *int64 {
+func partOf(out *snapshot.Memory, m *target.Mapping, stacks []arch.Addr) *int64 {
 	i, _ := slices.BinarySearch(stacks, m.Start)
 	switch {
 	case i < len(stacks) && stacks[i] < m.End || m.Path == "[stack]":

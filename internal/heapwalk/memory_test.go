@@ -5,7 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestPartition: each page counts once, in the right part.
@@ -29,7 +29,7 @@ func TestPartition(t *testing.T) {
 	}
 	spans := []span{{0x18000, 0x50000}}
 	got := partition(list, spans, []arch.Addr{0x7fff0})
-	want := profile.Memory{
+	want := snapshot.Memory{
 		Managed: 0x8000 + 0x8000 + 0x10000, Stacks: 0x370, Code: 0x40, Files: 1, Shared: 0x50,
 		Native: 0x8000 + 0x1000 + 0x60,
 	}

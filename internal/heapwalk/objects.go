@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // visit sees the wanted objects of a region.
@@ -28,9 +28,9 @@ func (h *heapWalk) instance(r *heap.Region, o *heap.Object) {
 	if !h.isChosen(o.Table.Addr) { // a string, wanted for the text
 		return
 	}
-	h.matching.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
-	h.instances = append(h.instances, profile.HeapInstance{
-		Address: uint64(o.Addr), Type: class.Display, Bytes: o.Size, Generation: profile.Generation(r.Generation),
+	h.matching.Add(snapshot.HeapAmount{Count: 1, Bytes: o.Size})
+	h.instances = append(h.instances, snapshot.HeapInstance{
+		Address: uint64(o.Addr), Type: class.Display, Bytes: o.Size, Generation: snapshot.Generation(r.Generation),
 	})
 	if len(h.instances) >= 2*h.maxInstances()+1000 {
 		h.trim()
@@ -47,7 +47,7 @@ func (h *heapWalk) maxInstances() int { return cmp.Or(h.o.MaxInstances, 1000) }
 
 // trim keeps the largest instances.
 func (h *heapWalk) trim() {
-	slices.SortFunc(h.instances, func(a, b profile.HeapInstance) int {
+	slices.SortFunc(h.instances, func(a, b snapshot.HeapInstance) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Address, b.Address))
 	})
 	h.instances = h.instances[:min(len(h.instances), h.maxInstances())]

@@ -8,7 +8,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of paths.
@@ -21,11 +21,11 @@ const (
 )
 
 // paths finds the paths that keep the objects of the types in Options.Roots.
-func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
+func (h *heapWalk) paths(g *heap.Graph, out *snapshot.Heap) {
 	wanted := h.chosenTables(g, h.o.Roots)
 	for n := range g.Len() {
 		if o, _ := g.Object(n); wanted[o.Table.Index] {
-			out.Kept.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+			out.Kept.Add(snapshot.HeapAmount{Count: 1, Bytes: o.Size})
 		}
 	}
 	if out.Kept.Count == 0 {
@@ -48,7 +48,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 		out.Partial = true
 		return
 	}
-	byKey := map[string]*profile.HeapPath{}
+	byKey := map[string]*snapshot.HeapPath{}
 	for _, n := range chosen {
 		if h.Stopped() {
 			out.Partial = true
@@ -56,10 +56,10 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 		}
 		if !h.addPath(g, ways, n, byKey, out) {
 			o, _ := g.Object(n)
-			out.OtherPaths.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+			out.OtherPaths.Add(snapshot.HeapAmount{Count: 1, Bytes: o.Size})
 		}
 	}
-	estimate := func(a *profile.HeapAmount) {
+	estimate := func(a *snapshot.HeapAmount) {
 		a.Count *= uint64(step)
 		a.Bytes *= uint64(step)
 	}
@@ -69,14 +69,14 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 		estimate(&p.Objects)
 		out.Paths = append(out.Paths, *p)
 	}
-	slices.SortFunc(out.Paths, func(a, b profile.HeapPath) int {
+	slices.SortFunc(out.Paths, func(a, b snapshot.HeapPath) int {
 		return cmp.Or(cmp.Compare(b.Objects.Count, a.Objects.Count), cmp.Compare(b.Objects.Bytes, a.Objects.Bytes),
 			cmp.Compare(len(a.Steps), len(b.Steps)), cmp.Compare(keyOf(&a), keyOf(&b)))
 	})
 }
 
 // findWays finds the ways to all objects; nil: the search was ended early.
-func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
+func (h *heapWalk) findWays(g *heap.Graph, out *snapshot.Heap) *heap.Paths {
 	roots := h.findRoots(g, true, out)
 	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.doing("the shortest ways to objects"), h.Stopped)
 	if ways != nil {
@@ -86,16 +86,16 @@ func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 }
 
 // addPath adds the path of one object; false: there are too many different paths.
-func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath,
-	out *profile.Heap) bool {
+func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*snapshot.HeapPath,
+	out *snapshot.Heap) bool {
 	to := ways.To(n, mostSteps)
 	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap], objects are left out
 	slices.Reverse(way)
-	begin := profile.HeapPath{Root: profile.RootCircle}
+	begin := snapshot.HeapPath{Root: snapshot.RootCircle}
 	if to.Whole {
 		begin = h.beginning(g, way[0], out.RootsMoved)
 	}
-	var steps []profile.HeapStep
+	var steps []snapshot.HeapStep
 	var lasts []int // in way
 	for i, x := range way {
 		o, _ := g.Object(x)
@@ -105,7 +105,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 			lasts[last] = i
 			continue
 		}
-		steps, lasts = append(steps, profile.HeapStep{Type: name, Times: 1, Gap: i == gap}), append(lasts, i)
+		steps, lasts = append(steps, snapshot.HeapStep{Type: name, Times: 1, Gap: i == gap}), append(lasts, i)
 	}
 	begin.Steps = steps
 	key := keyOf(&begin)
@@ -145,13 +145,13 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 		}
 	}
 	o, _ := g.Object(n)
-	p.Objects.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+	p.Objects.Add(snapshot.HeapAmount{Count: 1, Bytes: o.Size})
 	return true
 }
 
 // beginning describes the root that keeps the first object of a way.
-func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPath) {
-	p.Root = profile.RootUnknown
+func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p snapshot.HeapPath) {
+	p.Root = snapshot.RootUnknown
 	by, ok := h.roots.by[uint32(n)]
 	first, _ := g.Object(n)
 	if !ok || moved && !h.still(first) {
@@ -159,9 +159,9 @@ func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPa
 	}
 	p.Root, p.Handle, p.Thread, p.Method = by.kind, by.handle, by.thread, by.method
 	switch by.kind {
-	case profile.RootStatic:
+	case snapshot.RootStatic:
 		p.Static, p.Listed = h.staticField(by.slots), h.p.Runtime == nil
-	case profile.RootThreadStatic:
+	case snapshot.RootThreadStatic:
 		p.Static = h.threadField(by.array, by.offset)
 	}
 	return p
@@ -174,7 +174,7 @@ func (h *heapWalk) still(o heap.Object) bool {
 }
 
 // keyOf tells paths apart. Paths from stacks of threads with one name are the same.
-func keyOf(p *profile.HeapPath) string {
+func keyOf(p *snapshot.HeapPath) string {
 	var b strings.Builder
 	b.WriteString(string(p.Root))
 	b.WriteByte(0)

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // handlerFields are the fields of a delegate with several handlers: an array that begins with the handlers, and the
@@ -110,7 +110,7 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 		if err != nil {
 			return nil
 		}
-		if of, ok := countables[name]; ok && profile.Framework(assembly) {
+		if of, ok := countables[name]; ok && snapshot.Framework(assembly) {
 			out.countable, out.element = of, objects.Argument(b)
 			return out.bind(objects)
 		}
@@ -292,7 +292,7 @@ func (h *pileWalk) result() []Pile {
 // found to be kept, or the heap cannot tell. count is the number of elements of that collection. Keeper holds the
 // references between all objects for a while: it takes the memory and the time of Options.Roots.
 func Keeper(ctx context.Context, p *session.Process, like Pile) (
-	keeper *profile.HeapPath, count int, err error,
+	keeper *snapshot.HeapPath, count int, err error,
 ) {
 	if p.Runtime == nil {
 		return nil, 0, p.NoRuntimeError("collections")
@@ -315,7 +315,7 @@ func Keeper(ctx context.Context, p *session.Process, like Pile) (
 	slices.SortStableFunc(h.found, func(a, b foundPile) int { // like itself comes first, if like has not moved
 		return cmp.Compare(absent(a.at == like.At), absent(b.at == like.At))
 	})
-	var all profile.Heap
+	var all snapshot.Heap
 	ways := w.findWays(census.Graph, &all)
 	if ways == nil {
 		return nil, 0, ctx.Err()
@@ -326,7 +326,7 @@ func Keeper(ctx context.Context, p *session.Process, like Pile) (
 			pile.Element != like.Element {
 			continue
 		}
-		byKey := map[string]*profile.HeapPath{}
+		byKey := map[string]*snapshot.HeapPath{}
 		w.addPath(census.Graph, ways, n, byKey, &all)
 		for _, path := range byKey {
 			if path.Kept() {

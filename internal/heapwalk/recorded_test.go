@@ -12,14 +12,14 @@ import (
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/moments"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestRecordedHeap: each class has as many objects and bytes as the recorded program says, and all objects together as
 // many bytes as the collector said.
 func TestRecordedHeap(t *testing.T) {
 	moments.Each(t, "heap", func(t *testing.T, m *recorded.Moment) {
-		h := moments.At[*profile.Heap](t, m, moments.Heap)
+		h := moments.At[*snapshot.Heap](t, m, moments.Heap)
 		got, classes, total := amountsOf(h), 0, -1.0
 		for _, line := range m.Truths {
 			f := strings.Split(line, "\t")
@@ -34,14 +34,14 @@ func TestRecordedHeap(t *testing.T) {
 				t.Errorf("%q, and the program says %q", have, line)
 			}
 		}
-		frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
+		frozen := h.Generation(snapshot.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
 		if mine := float64(h.Objects().Bytes - frozen); math.Abs(mine-total) > total/100 || classes < 12 {
 			t.Errorf("%.0f bytes, and the collector says %.0f; %d classes", mine, total, classes)
 		}
-		if h.ConsistentShare != 1 || h.Partial || h.Generation(profile.LargeObjects).Objects.Count < 7 {
+		if h.ConsistentShare != 1 || h.Partial || h.Generation(snapshot.LargeObjects).Objects.Count < 7 {
 			t.Errorf("%v of the heap is consistent", h.ConsistentShare)
 		}
-		owners := map[profile.Origin]bool{}
+		owners := map[snapshot.Origin]bool{}
 		for i := range h.Types {
 			owners[h.Types[i].Origin()] = true
 		}
@@ -51,8 +51,8 @@ func TestRecordedHeap(t *testing.T) {
 	})
 }
 
-func amountsOf(h *profile.Heap) map[string]profile.HeapAmount {
-	out := map[string]profile.HeapAmount{}
+func amountsOf(h *snapshot.Heap) map[string]snapshot.HeapAmount {
+	out := map[string]snapshot.HeapAmount{}
 	for i := range h.Types {
 		a := out[h.Types[i].Name]
 		a.Add(h.Types[i].HeapAmount)
@@ -64,7 +64,7 @@ func amountsOf(h *profile.Heap) map[string]profile.HeapAmount {
 // TestRecordedObjects: single objects and texts of a recorded heap.
 func TestRecordedObjects(t *testing.T) {
 	moments.Each(t, "heap", func(t *testing.T, m *recorded.Moment) {
-		h := moments.At[*profile.Heap](t, m, moments.Objects)
+		h := moments.At[*snapshot.Heap](t, m, moments.Objects)
 		if len(h.Instances) != 10 || h.Matching != amountsOf(h)["Shop.Colour[]"] {
 			t.Errorf("%d instances of %+v", len(h.Instances), h.Matching)
 		}
@@ -73,7 +73,7 @@ func TestRecordedObjects(t *testing.T) {
 				t.Errorf("instance %d is %+v, not of %d bytes", i, x, want)
 			}
 		}
-		if !slices.ContainsFunc(h.Strings, func(s profile.HeapString) bool { return s.Text == "literal" }) {
+		if !slices.ContainsFunc(h.Strings, func(s snapshot.HeapString) bool { return s.Text == "literal" }) {
 			t.Error("the texts lack a literal")
 		}
 	})
@@ -82,11 +82,11 @@ func TestRecordedObjects(t *testing.T) {
 // TestRecordedRetained: each listener of the recorded program has an array of 1,000 bytes, which nothing else keeps.
 func TestRecordedRetained(t *testing.T) {
 	moments.Each(t, "heap", func(t *testing.T, m *recorded.Moment) {
-		h := moments.At[*profile.Heap](t, m, moments.Retained)
+		h := moments.At[*snapshot.Heap](t, m, moments.Retained)
 		if h.Graph == nil || len(h.Keepers) == 0 || !h.HasRetained || len(h.RootsLack) > 0 {
 			t.Fatalf("graph %v, %d keepers, roots lack %q", h.Graph != nil, len(h.Keepers), h.RootsLack)
 		}
-		i := slices.IndexFunc(h.Types, func(x profile.HeapType) bool { return x.Name == "Shop.Listener" })
+		i := slices.IndexFunc(h.Types, func(x snapshot.HeapType) bool { return x.Name == "Shop.Listener" })
 		if i < 0 {
 			t.Fatal("no listeners")
 		}
@@ -119,7 +119,7 @@ func TestRecordedRoots(t *testing.T) {
 		"Session":     "static field Shop.Leaks.cache",
 	}
 	moments.Each(t, "keepers", func(t *testing.T, m *recorded.Moment) {
-		h := moments.At[*profile.Heap](t, m, moments.Roots)
+		h := moments.At[*snapshot.Heap](t, m, moments.Roots)
 		if h.RootsMoved || len(h.RootsLack) > 0 {
 			t.Errorf("moved: %v, lacking: %q", h.RootsMoved, h.RootsLack)
 		}
@@ -169,7 +169,7 @@ func TestRecordedPiles(t *testing.T) {
 		if i < 0 || piles[i].Count != 300 || piles[i].Element != "Shop.Listener" || piles[i].Type != "System.Action" {
 			t.Errorf("%+v", piles)
 		}
-		if keeper := result[1].(*profile.HeapPath); keeper == nil || result[2].(int) == 0 {
+		if keeper := result[1].(*snapshot.HeapPath); keeper == nil || result[2].(int) == 0 {
 			t.Errorf("the largest is kept by %+v", keeper)
 		}
 	})
@@ -182,7 +182,7 @@ func TestRecordedContexts(t *testing.T) {
 		"static field Contexts.Program.list", "static field Contexts.Program.array", "code that thread",
 	}
 	moments.Each(t, "contexts", func(t *testing.T, m *recorded.Moment) {
-		h := moments.At[*profile.Heap](t, m, moments.Contexts)
+		h := moments.At[*snapshot.Heap](t, m, moments.Contexts)
 		kept := map[string]map[string]uint64{}
 		for i := range h.Paths {
 			x := &h.Paths[i]

@@ -5,7 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/aot"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // rootsOf are the roots of the heap: everything that keeps objects, other than objects.
@@ -19,10 +19,10 @@ type rootsOf struct {
 
 // root describes the root of one object.
 type root struct {
-	kind   profile.HeapRoot
+	kind   snapshot.HeapRoot
 	slots  []arch.Addr // RootStatic: where the fields are
-	handle profile.HandleKind
-	thread *profile.ThreadRef
+	handle snapshot.HandleKind
+	thread *snapshot.ThreadRef
 	array  uint32 // RootThreadStatic: the number of the array, and the offset in the array
 	offset uint32
 	method string
@@ -54,8 +54,8 @@ func (r *rootsOf) field(at arch.Addr, to int) {
 	by, ok := r.by[uint32(to)]
 	switch {
 	case !ok:
-		r.add(&r.sure, to, root{kind: profile.RootStatic, slots: []arch.Addr{at}})
-	case by.kind == profile.RootStatic && len(by.slots) < maxEqualSlots:
+		r.add(&r.sure, to, root{kind: snapshot.RootStatic, slots: []arch.Addr{at}})
+	case by.kind == snapshot.RootStatic && len(by.slots) < maxEqualSlots:
 		by.slots = append(by.slots, at)
 		r.by[uint32(to)] = by
 	}

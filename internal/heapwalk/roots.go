@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the roots that threads have.
@@ -22,7 +22,7 @@ const (
 )
 
 // findRoots reads the roots, once. Stacks are read if they are wanted. Failures are noted in out.
-func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *rootsOf {
+func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *snapshot.Heap) *rootsOf {
 	lack := func(what string, err error) {
 		if err != nil && h.p.Alive() == nil {
 			out.RootsLack = append(out.RootsLack, fmt.Sprintf("%s: %v", what, err))
@@ -106,15 +106,15 @@ func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	}
 	h.earlyRoots(g, r)
 	for _, n := range tables {
-		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
+		r.add(&r.sure, n, root{kind: snapshot.RootHandle, handle: snapshot.HandleStrong})
 	}
 }
 
 // handleKinds are the handles that keep objects.
-var handleKinds = map[heap.HandleKind]profile.HandleKind{
-	heap.Strong: profile.HandleStrong, heap.PinnedHandle: profile.HandlePinned,
-	heap.VariableHandle: profile.HandleVariable, heap.RefCounted: profile.HandleRefCounted,
-	heap.AsyncPinned: profile.HandleAsyncPinned, heap.SizedRef: profile.HandleSized,
+var handleKinds = map[heap.HandleKind]snapshot.HandleKind{
+	heap.Strong: snapshot.HandleStrong, heap.PinnedHandle: snapshot.HandlePinned,
+	heap.VariableHandle: snapshot.HandleVariable, heap.RefCounted: snapshot.HandleRefCounted,
+	heap.AsyncPinned: snapshot.HandleAsyncPinned, heap.SizedRef: snapshot.HandleSized,
 }
 
 // handleRoots adds the handles. Dependent handles are references from one object to another.
@@ -127,7 +127,7 @@ func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
 			continue
 		}
 		if kind, ok := handleKinds[one.Kind]; ok && one.Keeps() {
-			r.add(&r.sure, n, root{kind: profile.RootHandle, handle: kind})
+			r.add(&r.sure, n, root{kind: snapshot.RootHandle, handle: kind})
 		}
 		if one.Kind != heap.Dependent {
 			continue
@@ -144,7 +144,7 @@ func (h *heapWalk) readyRoots(g *heap.Graph, r *rootsOf) error {
 	ready, err := h.p.Managed.Heap.Ready(h.p.Target())
 	for _, at := range ready {
 		if n, ok := g.Number(at); ok {
-			r.add(&r.sure, n, root{kind: profile.RootFinalizer})
+			r.add(&r.sure, n, root{kind: snapshot.RootFinalizer})
 		}
 	}
 	return err
@@ -180,14 +180,14 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 			for j, to := range fields {
 				if n, ok := g.Number(to); ok {
 					r.add(&r.sure, n, root{
-						kind: profile.RootThreadStatic, thread: ref, array: uint32(i) + skipped,
+						kind: snapshot.RootThreadStatic, thread: ref, array: uint32(i) + skipped,
 						offset: uint32(arrayData + 8*j),
 					})
 				}
 			}
 		}
 		if n, ok := g.Number(outer); ok {
-			r.add(&r.sure, n, root{kind: profile.RootThreadStatic, thread: ref, array: contract.Absent})
+			r.add(&r.sure, n, root{kind: snapshot.RootThreadStatic, thread: ref, array: contract.Absent})
 		}
 	}
 	return nil
@@ -219,7 +219,7 @@ func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
 type stackScan struct {
 	g    *heap.Graph
 	r    *rootsOf
-	t    *profile.Thread
+	t    *snapshot.Thread
 	from arch.Addr // start of the newest frame
 	next int       // the next word lies in this frame or in an older frame
 }
@@ -258,7 +258,7 @@ func (s *stackScan) word(v uint64, at arch.Addr) {
 		return
 	}
 	ref := session.RefOf(s.t)
-	s.r.add(&s.r.maybe, n, root{kind: profile.RootStack, thread: &ref, method: s.method(at)})
+	s.r.add(&s.r.maybe, n, root{kind: snapshot.RootStack, thread: &ref, method: s.method(at)})
 }
 
 // method names the managed method of the frame in which a word of the stack lies, or else the next
@@ -272,7 +272,7 @@ func (s *stackScan) method(at arch.Addr) string {
 		s.next++
 	}
 	for i := s.next; i < len(frames); i++ {
-		if f := &frames[i]; f.Kind == profile.Managed && !f.Inlined {
+		if f := &frames[i]; f.Kind == snapshot.Managed && !f.Inlined {
 			return f.Display
 		}
 	}

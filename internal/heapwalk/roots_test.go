@@ -13,7 +13,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestRoots: a program keeps objects in all possible ways. clrsnap finds the roots and fields that keep the objects:
@@ -144,13 +144,13 @@ func TestRootsGrowing(t *testing.T) {
 }
 
 // wayOf is a path as text: its root, and its fields.
-func wayOf(x *profile.HeapPath) string {
+func wayOf(x *snapshot.HeapPath) string {
 	var b strings.Builder
 	b.WriteString(string(x.Root))
 	switch {
-	case x.Root == profile.RootStatic || x.Root == profile.RootThreadStatic:
+	case x.Root == snapshot.RootStatic || x.Root == snapshot.RootThreadStatic:
 		b.WriteString(" " + x.Static)
-	case x.Root == profile.RootHandle:
+	case x.Root == snapshot.RootHandle:
 		fmt.Fprintf(&b, " (%s)", x.Handle)
 	}
 	if x.Thread != nil {
@@ -203,9 +203,9 @@ func TestRootsWitness(t *testing.T) {
 }
 
 // witnessKinds are ClrMD's names for the roots. Handles keep the arrays that hold static fields.
-var witnessKinds = map[profile.HeapRoot]string{
-	profile.RootStatic: "StrongHandle", profile.RootStack: "Stack", profile.RootThreadStatic: "Stack",
-	profile.RootFinalizer: "FinalizerQueue", profile.RootHandle: "StrongHandle",
+var witnessKinds = map[snapshot.HeapRoot]string{
+	snapshot.RootStatic: "StrongHandle", snapshot.RootStack: "Stack", snapshot.RootThreadStatic: "Stack",
+	snapshot.RootFinalizer: "FinalizerQueue", snapshot.RootHandle: "StrongHandle",
 }
 
 func checkRootsWitness(t *testing.T, a *testenv.App, p *clrsnap.Process, class string) {
@@ -231,10 +231,10 @@ func checkRootsWitness(t *testing.T, a *testenv.App, p *clrsnap.Process, class s
 	for i := range h.Paths {
 		x := &h.Paths[i]
 		kind := witnessKinds[x.Root]
-		if x.Handle == profile.HandlePinned {
+		if x.Handle == snapshot.HandlePinned {
 			kind = "PinnedHandle"
 		}
-		if slices.ContainsFunc(x.Steps, func(s profile.HeapStep) bool { return s.Dependent }) {
+		if slices.ContainsFunc(x.Steps, func(s snapshot.HeapStep) bool { return s.Dependent }) {
 			kind = ""
 		}
 		got[kind] += x.Objects.Count

@@ -5,7 +5,7 @@ import (
 
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Row says how the objects of one class are kept.
@@ -15,8 +15,8 @@ type Row struct {
 	// Steps is the number of references on the shortest way to the farthest object. Many steps are a linked list: the
 	// program has no shorter way to the object either.
 	Steps int
-	Bytes uint64            // that all objects of the class retain; 0: not known
-	Path  *profile.HeapPath // to the farthest object
+	Bytes uint64             // that all objects of the class retain; 0: not known
+	Path  *snapshot.HeapPath // to the farthest object
 }
 
 // Rows finds how the objects of some classes are kept, in one walk of the heap. Classes without a kept object are left
@@ -31,7 +31,7 @@ func Rows(ctx context.Context, p *session.Process, types []string) (out []Row, e
 	if err != nil {
 		return nil, err
 	}
-	var all profile.Heap
+	var all snapshot.Heap
 	ways := w.findWays(census.Graph, &all)
 	if ways == nil {
 		return nil, ctx.Err()
@@ -56,7 +56,7 @@ func Rows(ctx context.Context, p *session.Process, types []string) (out []Row, e
 		}
 	}
 	for k := range out {
-		byKey := map[string]*profile.HeapPath{}
+		byKey := map[string]*snapshot.HeapPath{}
 		w.addPath(census.Graph, ways, reaches[of[k]].To, byKey, &all)
 		for _, path := range byKey {
 			out[k].Path = path

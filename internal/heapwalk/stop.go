@@ -11,14 +11,14 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // atOnce walks the heap while all threads are stopped. If that fails, the census is nil, and
 // HeapStop.Reason says why. The error is for a process that has exited.
 func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.warm(ctx)
-	h.stop = &profile.HeapStop{}
+	h.stop = &snapshot.HeapStop{}
 	var census *heap.Census
 	if !h.p.Stops(ctx, h.o.MaxPause, h.stop, func(limit time.Duration) (err error) {
 		census, err = h.attempt(ctx, limit)
@@ -38,7 +38,7 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 
 // attempt is one stop.
 func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *heap.Census, err error) {
-	h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
+	h.instances, h.matching, h.strings = nil, snapshot.HeapAmount{}, stringCounts{}
 	f := forecast{limit: limit}
 	held, holdErr := h.p.Live.Hold(limit, func(all live.Standing) {
 		h.began = time.Now()

@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 
 	"clrsnap/internal/clr/heap"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the counted texts.
@@ -20,7 +20,7 @@ const (
 // stringCounts counts strings by text. Only the first 64 KB of a text count.
 type stringCounts struct {
 	seed  maphash.Seed
-	texts map[uint64]*profile.HeapString
+	texts map[uint64]*snapshot.HeapString
 }
 
 // The layout of a string (object.h, StringObject): the number of UTF-16 units, then the units.
@@ -34,7 +34,7 @@ func (s *stringCounts) count(o *heap.Object) {
 		return
 	}
 	if s.texts == nil {
-		s.seed, s.texts = maphash.MakeSeed(), map[uint64]*profile.HeapString{}
+		s.seed, s.texts = maphash.MakeSeed(), map[uint64]*snapshot.HeapString{}
 	}
 	n := min(2*uint64(binary.LittleEndian.Uint32(o.Data[stringLength:])), uint64(len(o.Data)-stringChars))
 	chars := o.Data[stringChars : stringChars+n]
@@ -44,10 +44,10 @@ func (s *stringCounts) count(o *heap.Object) {
 		if len(s.texts) >= mostTexts {
 			s.forget()
 		}
-		t = &profile.HeapString{Text: textOf(chars), Cut: len(chars) > 2*longestText}
+		t = &snapshot.HeapString{Text: textOf(chars), Cut: len(chars) > 2*longestText}
 		s.texts[key] = t
 	}
-	t.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+	t.Add(snapshot.HeapAmount{Count: 1, Bytes: o.Size})
 }
 
 // textOf returns the beginning of a string's text.
@@ -75,12 +75,12 @@ func (s *stringCounts) forget() {
 }
 
 // list returns the texts with the most bytes.
-func (s *stringCounts) list(most int) []profile.HeapString {
-	var out []profile.HeapString
+func (s *stringCounts) list(most int) []snapshot.HeapString {
+	var out []snapshot.HeapString
 	for _, t := range s.texts {
 		out = append(out, *t)
 	}
-	slices.SortFunc(out, func(a, b profile.HeapString) int {
+	slices.SortFunc(out, func(a, b snapshot.HeapString) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text))
 	})
 	return out[:min(len(out), most)]

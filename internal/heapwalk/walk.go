@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Options select the work of Heap. The zero value counts all objects by type. The comments of clrsnap.HeapOptions, the
@@ -34,13 +34,13 @@ type heapWalk struct {
 	o     Options
 	ctx   context.Context
 	began time.Time // when all threads had been stopped; zero: no stop
-	stop  *profile.HeapStop
+	stop  *snapshot.HeapStop
 
 	mu         sync.Mutex         // of chosen: several goroutines walk
 	chosen     map[arch.Addr]bool // MethodTables that Options.Type selects
 	text       arch.Addr          // MethodTable of strings
-	instances  []profile.HeapInstance
-	matching   profile.HeapAmount
+	instances  []snapshot.HeapInstance
+	matching   snapshot.HeapAmount
 	strings    stringCounts
 	static     *statics // nil: not asked for
 	roots      *rootsOf // likewise

@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/source"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // unoptimized is the tier of code with separate instructions for each statement.
@@ -64,12 +65,12 @@ func calleesOf(r *profile.Recording) map[int32][]string {
 		below := frames[n.Parent]
 		l := &r.Locations[n.Location]
 		callee := &r.Functions[l.Function]
-		if callee.Kind == profile.Async || l.Inlined { // a method's awaiter has not called the method
+		if callee.Kind == snapshot.Async || l.Inlined { // a method's awaiter has not called the method
 			frames[i] = below
 			continue
 		}
 		frames[i] = int32(i)
-		if below == 0 || callee.Kind != profile.Managed || callee.Method == "" {
+		if below == 0 || callee.Kind != snapshot.Managed || callee.Method == "" {
 			continue
 		}
 		caller := r.Nodes[below].Location

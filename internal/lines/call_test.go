@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/pe"
 	"clrsnap/internal/source"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const folder = "../pdb/testdata"
@@ -84,20 +85,20 @@ func TestLinesOfCalls(t *testing.T) {
 		}
 		b.Sites(sites)
 		at := b.Location(profile.Location{
-			Function: b.Function(profile.Function{Kind: profile.Managed, Method: "N.T.Caller"}),
+			Function: b.Function(profile.Function{Kind: snapshot.Managed, Method: "N.T.Caller"}),
 			Tier:     tt.tier, Method: method, IL: int32(tt.from), Next: int32(tt.to),
 		})
 		node := b.Child(0, at)
 		b.Add(profile.Sample{Node: node})
 		for _, name := range tt.callees {
-			f := profile.Function{Kind: profile.Managed, Method: name}
+			f := profile.Function{Kind: snapshot.Managed, Method: name}
 			if name == "native" {
-				f.Kind = profile.Native
+				f.Kind = snapshot.Native
 			} else if strings.HasPrefix(name, "await ") {
-				f.Kind = profile.Async
+				f.Kind = snapshot.Async
 			}
 			child := b.Child(node, b.Location(profile.Location{Function: b.Function(f)}))
-			if b.Add(profile.Sample{Node: child}); f.Kind == profile.Async {
+			if b.Add(profile.Sample{Node: child}); f.Kind == snapshot.Async {
 				node = child
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/module"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 	"clrsnap/symbols"
 )
 
@@ -78,7 +79,7 @@ func (a *adder) byLibrary() [][]int32 {
 
 func (a *adder) nameless(l *profile.Location) bool {
 	f := &a.r.Functions[l.Function]
-	return f.Kind == profile.Native && f.Method == ""
+	return f.Kind == snapshot.Native && f.Method == ""
 }
 
 // library adds the names and lines of locations in a library. It returns the locations still without a
@@ -91,7 +92,7 @@ func (a *adder) library(file *module.File, locations []int32) (left []int32) {
 			if f, offset, ok := file.Symbol(at); ok {
 				l.Offset = offset + (l.Offset - l.Address) // the instruction pointer may be behind the address
 				l.Function = a.function(profile.Function{
-					Kind: profile.Native, Method: f.Name, Display: f.Name, Short: f.Short,
+					Kind: snapshot.Native, Method: f.Name, Display: f.Name, Short: f.Short,
 					Module: a.r.Functions[l.Function].Module,
 				})
 			}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // How many looks at a program whose threads stand still have to be exact.
@@ -12,7 +12,7 @@ const exactLooks = 5
 
 // AtRest looks with all threads stopped until some looks were exact: on a busy machine a thread may get no CPU in which
 // to stop.
-func AtRest(t *testing.T, look func() *profile.HeapStop) {
+func AtRest(t *testing.T, look func() *snapshot.HeapStop) {
 	t.Helper()
 	looks, exact := 0, 0
 	testenv.UntilSeen(t, func() string {

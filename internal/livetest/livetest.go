@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // Hang is how long nothing at all may take.
@@ -73,8 +74,8 @@ func ThreadNamed(tb testing.TB, p *clrsnap.Process, name string) clrsnap.Thread 
 }
 
 // OfKind returns the frames of one kind.
-func OfKind(frames []profile.Frame, k profile.Kind) []profile.Frame {
-	var out []profile.Frame
+func OfKind(frames []snapshot.Frame, k snapshot.Kind) []snapshot.Frame {
+	var out []snapshot.Frame
 	for _, f := range frames {
 		if f.Kind == k {
 			out = append(out, f)
@@ -84,10 +85,10 @@ func OfKind(frames []profile.Frame, k profile.Kind) []profile.Frame {
 }
 
 // Reported lists the managed frames that DoStackSnapshot does not skip.
-func Reported(frames []profile.Frame) []clrsnap.FunctionID {
+func Reported(frames []snapshot.Frame) []clrsnap.FunctionID {
 	var out []clrsnap.FunctionID
 	for _, f := range frames {
-		if f.Kind == profile.Managed && f.Tier != "dynamic" && f.Tier != "IL stub" &&
+		if f.Kind == snapshot.Managed && f.Tier != "dynamic" && f.Tier != "IL stub" &&
 			!strings.HasPrefix(f.Method, "System.Runtime.EH.") {
 			out = append(out, clrsnap.FunctionID(f.FunctionID))
 		}
@@ -97,13 +98,13 @@ func Reported(frames []profile.Frame) []clrsnap.FunctionID {
 
 // Starved reports whether a thread could not be captured because the thread, or our tracer, was given
 // no CPU in time.
-func Starved(th profile.Thread) bool {
+func Starved(th snapshot.Thread) bool {
 	return strings.Contains(th.Error, live.ErrNotStopping.Error()) ||
 		strings.Contains(th.Error, live.ErrWatchdog.Error())
 }
 
 // Text writes frames for failure messages, the deepest hundred at most.
-func Text(frames []profile.Frame) string {
+func Text(frames []snapshot.Frame) string {
 	var b strings.Builder
 	for i, f := range frames {
 		if i == 100 {
@@ -161,7 +162,7 @@ func WantSentence(tb testing.TB, err error, words ...string) {
 }
 
 // SnapshotCore returns the stacks in a core dump, without marks of names that are not proved.
-func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {
+func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *snapshot.Snapshot {
 	tb.Helper()
 	p, err := clrsnap.OpenCore(context.Background(), path, o)
 	if err != nil {
@@ -177,8 +178,8 @@ func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *profile.Sn
 }
 
 // ByName are the threads of a snapshot by name.
-func ByName(s *profile.Snapshot) map[string]*profile.Thread {
-	threads := map[string]*profile.Thread{}
+func ByName(s *snapshot.Snapshot) map[string]*snapshot.Thread {
+	threads := map[string]*snapshot.Thread{}
 	for i := range s.Threads {
 		threads[s.Threads[i].Name] = &s.Threads[i]
 	}
@@ -186,7 +187,7 @@ func ByName(s *profile.Snapshot) map[string]*profile.Thread {
 }
 
 // Thread is the thread of a name in a snapshot.
-func Thread(tb testing.TB, s *profile.Snapshot, name string) *profile.Thread {
+func Thread(tb testing.TB, s *snapshot.Snapshot, name string) *snapshot.Thread {
 	tb.Helper()
 	th := ByName(s)[name]
 	if th == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Marks is the evidence in the stacks of a recording of the program "living".
@@ -70,7 +71,7 @@ func (m *Marks) sample(r *profile.Recording, x *profile.Sample) {
 	var before *profile.Function // the frame's callee
 	for l := range r.Stack(x.Node) {
 		f := &r.Functions[l.Function]
-		unnamed := f.Kind == profile.Managed && f.Method == ""
+		unnamed := f.Kind == snapshot.Managed && f.Method == ""
 		if stub := before == nil && f.Display == profile.UnknownCode; unnamed && living && stub {
 			m.Stubs++
 		} else if unnamed && living {
@@ -89,11 +90,11 @@ func (m *Marks) sample(r *profile.Recording, x *profile.Sample) {
 func elsewhere(r *profile.Recording, x *profile.Sample) bool {
 	var last *profile.Function
 	for l := range r.Stack(x.Node) {
-		if last = &r.Functions[l.Function]; last.Kind == profile.Managed && last.Method == "" {
+		if last = &r.Functions[l.Function]; last.Kind == snapshot.Managed && last.Method == "" {
 			return false
 		}
 	}
-	return last != nil && last.Kind != profile.Kernel && last.Kind != profile.Event &&
+	return last != nil && last.Kind != snapshot.Kernel && last.Kind != snapshot.Event &&
 		!mark.MatchString(last.Method) && !marked.MatchString(last.Method)
 }
 
@@ -110,7 +111,7 @@ func (m *Marks) calls(f, callee *profile.Function, missing, living bool, fault f
 	if got == nil {
 		return
 	}
-	if callee != nil && callee.Kind == profile.Managed && callee.Method != "" && !mark.MatchString(callee.Method) {
+	if callee != nil && callee.Kind == snapshot.Managed && callee.Method != "" && !mark.MatchString(callee.Method) {
 		fault("a method calls something else than a mark")
 	}
 	if m.Methods[f.Method] = true; got[1] == "Live" {

@@ -11,7 +11,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Compile compiles the library of the program "inmemory", as a file in dir, and returns its path. The
@@ -73,7 +73,7 @@ func NativeLines(tb testing.TB) map[string]int {
 }
 
 // InNative takes stacks until a thread is in the library, and returns the frames there, leaf first.
-func InNative(tb testing.TB, p *clrsnap.Process) (frames []profile.Frame) {
+func InNative(tb testing.TB, p *clrsnap.Process) (frames []snapshot.Frame) {
 	tb.Helper()
 	for begin := time.Now(); time.Since(begin) < Hang; time.Sleep(20 * time.Millisecond) {
 		s, err := p.SnapshotAll(context.Background(), nil)
@@ -97,7 +97,7 @@ func InNative(tb testing.TB, p *clrsnap.Process) (frames []profile.Frame) {
 }
 
 // CheckNative requires the names of NativeFunctions and, if lines says so, their lines; else no lines.
-func CheckNative(tb testing.TB, frames []profile.Frame, lines bool) {
+func CheckNative(tb testing.TB, frames []snapshot.Frame, lines bool) {
 	tb.Helper()
 	want := NativeLines(tb)
 	for i, f := range frames {
@@ -105,13 +105,13 @@ func CheckNative(tb testing.TB, frames []profile.Frame, lines bool) {
 		if f.Method != name {
 			tb.Errorf("frame %d is %q (%s), want %s", i, f.Method, f.Display, name)
 		}
-		at := profile.SourceLine{}
+		at := snapshot.SourceLine{}
 		if f.Line != nil {
 			at = *f.Line
 		}
-		expected := profile.SourceLine{}
+		expected := snapshot.SourceLine{}
 		if lines {
-			expected = profile.SourceLine{File: "/testdata/apps/inmemory/shop.c", Line: want[name], Column: at.Column}
+			expected = snapshot.SourceLine{File: "/testdata/apps/inmemory/shop.c", Line: want[name], Column: at.Column}
 		}
 		if at != expected {
 			tb.Errorf("%s is at %+v, want %+v", name, at, expected)

@@ -12,8 +12,8 @@ import (
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // A Call is one callback of a walk.
@@ -59,7 +59,7 @@ func Cooperative(tb testing.TB, p *clrsnap.Process, id clrsnap.ThreadID) *clrsna
 }
 
 // Walk walks the moment of a suspension, as Snapshot does.
-func Walk(s *clrsnap.Suspension) profile.Thread {
+func Walk(s *clrsnap.Suspension) snapshot.Thread {
 	t, _ := bridge.Suspension(s).Named()
 	return t
 }
@@ -125,7 +125,7 @@ func Pause(s *clrsnap.Suspension) time.Duration { return bridge.Suspension(s).Ca
 
 // Watch has a recording with these options call f for every walk. The walked moment lies
 // between begin and end, in nanoseconds of CLOCK_MONOTONIC.
-func Watch(o *record.Options, f func(th *profile.Thread, begin, end uint64)) { bridge.Watch(o, f) }
+func Watch(o *record.Options, f func(th *snapshot.Thread, begin, end uint64)) { bridge.Watch(o, f) }
 
 // IL is the IL offset of the instruction before ip, as of a caller, and whether it is exact.
 func IL(p *clrsnap.Process, ip uint64) (il uint32, exact bool, err error) {

@@ -4,11 +4,11 @@ import (
 	"reflect"
 	"strings"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
-// Unmark removes the marks of unproved names from the contents of a dump (*profile.Snapshot,
-// *profile.Heap, *profile.Tasks). A dump of the kernel or of gcore has nothing of plain IL; a test
+// Unmark removes the marks of unproved names from the contents of a dump (*snapshot.Snapshot,
+// *snapshot.Heap, *snapshot.Tasks). A dump of the kernel or of gcore has nothing of plain IL; a test
 // that compares the dump with the running program knows that the files are right. The contents of a
 // running process stay as they are.
 func Unmark(v any) {
@@ -28,7 +28,7 @@ func unmark(v reflect.Value, seen map[uintptr]bool) {
 		seen[v.Pointer()] = true
 		unmark(v.Elem(), seen)
 	case reflect.Struct:
-		if f, ok := v.Addr().Interface().(*profile.Frame); ok && f.Unproved {
+		if f, ok := v.Addr().Interface().(*snapshot.Frame); ok && f.Unproved {
 			f.Unproved = false
 			if f.Line != nil {
 				line := *f.Line

@@ -23,7 +23,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestNativeAOT takes the stacks of a process that has called native AOT code. The AOT code has called the process
@@ -36,7 +36,7 @@ func TestNativeAOT(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	want := profile.Runtime{Version: testenv.AheadOfTimeVersion, Path: testenv.AheadOfTime(t), Shape: "native AOT"}
+	want := snapshot.Runtime{Version: testenv.AheadOfTimeVersion, Path: testenv.AheadOfTime(t), Shape: "native AOT"}
 	if got := p.Info().Runtime; got != want || p.HasRuntime() {
 		t.Errorf("the runtime is %+v, readable: %v", got, p.HasRuntime())
 	}
@@ -81,7 +81,7 @@ func checkAheadNewest(t *testing.T, file string) {
 	if got := p.Info().Runtime; got.Shape != "native AOT" || !strings.HasPrefix(got.Version, "11.") || p.HasRuntime() {
 		t.Errorf("the runtime is %+v, readable: %v", got, p.HasRuntime())
 	}
-	var s *profile.Snapshot
+	var s *snapshot.Snapshot
 	testenv.UntilSeen(t, func() string {
 		if s, err = p.SnapshotAll(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func checkAheadNewest(t *testing.T, file string) {
 			continue
 		}
 		i := slices.IndexFunc(s.Threads,
-			func(th profile.Thread) bool { return strconv.Itoa(th.OSThreadID) == words[2] })
+			func(th snapshot.Thread) bool { return strconv.Itoa(th.OSThreadID) == words[2] })
 		if i < 0 {
 			t.Errorf("%s is not among %d threads", line, len(s.Threads))
 			continue
@@ -112,8 +112,8 @@ func checkAheadNewest(t *testing.T, file string) {
 		checkMethodsAhead(t, s.Threads[i].Frames, words[4:])
 	}
 	checkThreadsAhead(t, s, pid)
-	isMain := func(f profile.Frame) bool {
-		return f.Method == "Hello.Program.Main" && f.Signature == "(string[])" && f.Kind == profile.Managed
+	isMain := func(f snapshot.Frame) bool {
+		return f.Method == "Hello.Program.Main" && f.Signature == "(string[])" && f.Kind == snapshot.Managed
 	}
 	for i := range s.Threads {
 		if th := &s.Threads[i]; th.OSThreadID == pid && !slices.ContainsFunc(th.Frames, isMain) {
@@ -168,7 +168,7 @@ func TestNativeAOTCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Crashed })
+	i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Crashed })
 	if i < 0 || s.Threads[i].Exception == nil {
 		t.Fatalf("no thread of %d has crashed with an exception: %s", len(s.Threads), said)
 	}
@@ -185,11 +185,11 @@ func TestNativeAOTCrash(t *testing.T) {
 			methods = append(methods, method)
 		}
 	}
-	entry := slices.IndexFunc(s.Threads[i].Frames, func(f profile.Frame) bool { return f.Method == "__managed__Main" })
+	entry := slices.IndexFunc(s.Threads[i].Frames, func(f snapshot.Frame) bool { return f.Method == "__managed__Main" })
 	if entry < 0 || s.Threads[i].Frames[entry].Line != nil { // the compiler's own method, without lines
 		t.Errorf("the entry point is frame %d of\n%s", entry, livetest.Text(s.Threads[i].Frames))
 	}
-	shown := slices.DeleteFunc(slices.Clone(e.Frames), func(f profile.TraceFrame) bool { return f.Hidden })
+	shown := slices.DeleteFunc(slices.Clone(e.Frames), func(f snapshot.TraceFrame) bool { return f.Hidden })
 	if !strings.HasPrefix(said, e.Type+": "+e.Message) || len(methods) != 4 || len(shown) != len(methods) {
 		t.Fatalf("%d frames, and the program says:\n%s", len(shown), said)
 	}
@@ -208,8 +208,8 @@ func TestNativeAOTCrash(t *testing.T) {
 }
 
 // spinsAhead reports whether the thread "semaphore" does not wait yet: a SemaphoreSlim spins before its wait.
-func spinsAhead(s *profile.Snapshot) bool {
-	i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == "semaphore" })
+func spinsAhead(s *snapshot.Snapshot) bool {
+	i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Name == "semaphore" })
 	return i < 0 || s.Threads[i].Wait == nil
 }
 
@@ -218,10 +218,10 @@ func spinsAhead(s *profile.Snapshot) bool {
 func TestNativeAOTLines(t *testing.T) {
 	file := testenv.AheadOfTimeLines(t)
 	options := clrsnap.Options{Lines: true}
-	check := func(frames []profile.Frame, want map[string]int) {
+	check := func(frames []snapshot.Frame, want map[string]int) {
 		t.Helper()
 		for method, line := range want {
-			i := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Method == method })
+			i := slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Method == method })
 			if i < 0 || frames[i].Line == nil || frames[i].Line.Line != line ||
 				!strings.HasSuffix(frames[i].Line.File, "/hello/hello.cs") {
 				t.Errorf("%s is not at line %d in\n%s", method, line, livetest.Text(frames))
@@ -258,11 +258,11 @@ func TestNativeAOTLines(t *testing.T) {
 	if s, err = dead.SnapshotAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Crashed && th.Exception != nil })
+	i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Crashed && th.Exception != nil })
 	if i < 0 {
 		t.Fatalf("no thread has crashed: %s", said)
 	}
-	var frames []profile.Frame
+	var frames []snapshot.Frame
 	for _, f := range s.Threads[i].Exception.Frames {
 		frames = append(frames, f.Frame)
 	}
@@ -288,10 +288,10 @@ func checkTasksAhead(t *testing.T, p *clrsnap.Process) {
 		methods = append(methods, f.Display)
 	}
 	if !slices.Equal(methods, []string{"Hello.Program.Inner{async}", "Hello.Program.Outer{async}"}) || c.Count != 1 ||
-		c.Frames[0].Module != "hello" || c.State != profile.TaskWaiting {
+		c.Frames[0].Module != "hello" || c.State != snapshot.TaskWaiting {
 		t.Errorf("%d chains of %q are %s", c.Count, methods, c.State)
 	}
-	if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsSemaphore || w.Object == 0 ||
+	if w := c.WaitsFor; w == nil || w.Kind != snapshot.AwaitsSemaphore || w.Object == 0 ||
 		w.Type != "System.Threading.SemaphoreSlim" {
 		t.Errorf("Inner waits for %+v", w)
 	}
@@ -373,11 +373,11 @@ func TestNativeAOTRequestsResumed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		has := func(th profile.Thread, method string) bool {
-			is := func(f profile.Frame) bool { return strings.HasSuffix(f.Method, method) }
+		has := func(th snapshot.Thread, method string) bool {
+			is := func(f snapshot.Frame) bool { return strings.HasSuffix(f.Method, method) }
 			return slices.ContainsFunc(th.Frames, is)
 		}
-		if slices.ContainsFunc(s.Threads, func(th profile.Thread) bool {
+		if slices.ContainsFunc(s.Threads, func(th snapshot.Thread) bool {
 			return has(th, ".BlockFor") && has(th, ".DispatchContinuations") && !has(th, ".ProcessRequests")
 		}) {
 			return
@@ -457,21 +457,21 @@ func (c *aheadClient) arrive(t *testing.T, all int) {
 
 // faultOfRequests says how requests differ from those that a client has sent; "": they are the same. routes are the
 // routes by the client's end of the connection.
-func faultOfRequests(r *profile.Requests, routes map[string]string) string {
+func faultOfRequests(r *snapshot.Requests, routes map[string]string) string {
 	got := map[string]string{}
 	for i := range r.Requests {
 		g := &r.Requests[i]
-		own := slices.ContainsFunc(g.Doing.Frames, func(f profile.Frame) bool {
+		own := slices.ContainsFunc(g.Doing.Frames, func(f snapshot.Frame) bool {
 			return f.Display == "Slim.Program.Later{async}" || f.Method == "Slim.Program.BlockFor"
 		})
-		if slices.ContainsFunc(g.Doing.Frames, func(f profile.Frame) bool {
+		if slices.ContainsFunc(g.Doing.Frames, func(f snapshot.Frame) bool {
 			return f.Method == "System.Threading.Thread.StartThread"
 		}) {
 			return fmt.Sprintf("%s shows what the pool does: %+v", g.Path, g.Doing.Frames)
 		}
-		timer := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == profile.AwaitsTimer
-		sleeps := g.Doing.Wait != nil && g.Doing.Wait.Kind == profile.ThreadSleep
-		if !own || g.Doing.State != profile.TaskWaiting || timer == sleeps || g.Method != http.MethodGet {
+		timer := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == snapshot.AwaitsTimer
+		sleeps := g.Doing.Wait != nil && g.Doing.Wait.Kind == snapshot.ThreadSleep
+		if !own || g.Doing.State != snapshot.TaskWaiting || timer == sleeps || g.Method != http.MethodGet {
 			return fmt.Sprintf("%s %s does %+v", g.Method, g.Path, g.Doing)
 		}
 		for _, q := range g.Requests {
@@ -489,29 +489,29 @@ func faultOfRequests(r *profile.Requests, routes map[string]string) string {
 }
 
 // isServed reports whether a method of the program waits for a timer, and the web server awaits the method.
-func isServed(tasks *profile.Tasks) bool {
-	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+func isServed(tasks *snapshot.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c snapshot.TaskChain) bool {
 		return c.Frames[0].Display == "Slim.Program.Later{async}" && c.WaitsFor != nil &&
-			c.WaitsFor.Kind == profile.AwaitsTimer && c.WaitsFor.HasDue &&
-			slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+			c.WaitsFor.Kind == snapshot.AwaitsTimer && c.WaitsFor.HasDue &&
+			slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
 				return f.Method == "Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http.HttpProtocol.ProcessRequests"
 			})
 	})
 }
 
 // isListening reports whether a method of the web server waits for the next connection.
-func isListening(tasks *profile.Tasks) bool {
-	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
-		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsSocket &&
+func isListening(tasks *snapshot.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c snapshot.TaskChain) bool {
+		return c.WaitsFor != nil && c.WaitsFor.Kind == snapshot.AwaitsSocket &&
 			strings.HasPrefix(c.WaitsFor.Target, "accept tcp 127.0.0.1:") &&
 			strings.HasSuffix(c.Frames[0].Method, ".SocketConnectionListener.AcceptAsync")
 	})
 }
 
 // isWatching reports whether a method that the runtime suspends waits for an async iterator.
-func isWatching(tasks *profile.Tasks) bool {
-	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
-		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsChannel && len(c.Frames) == 2 &&
+func isWatching(tasks *snapshot.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c snapshot.TaskChain) bool {
+		return c.WaitsFor != nil && c.WaitsFor.Kind == snapshot.AwaitsChannel && len(c.Frames) == 2 &&
 			strings.HasSuffix(c.Frames[0].Display, ".ReadAllAsync{async}") &&
 			strings.HasSuffix(c.Frames[1].Display, ".DequeueEvents")
 	})
@@ -528,11 +528,11 @@ func checkHeapAhead(t *testing.T, p *clrsnap.Process) {
 		t.Errorf("%v of the heap is consistent", h.ConsistentShare)
 	}
 	const nodes = 1000
-	counts := map[string]profile.HeapAmount{}
+	counts := map[string]snapshot.HeapAmount{}
 	for _, typ := range h.Types {
 		counts[typ.Name] = typ.HeapAmount
 	}
-	for name, want := range map[string]profile.HeapAmount{
+	for name, want := range map[string]snapshot.HeapAmount{
 		"Hello.Node":              {Count: nodes, Bytes: 40 * nodes},
 		"System.Threading.Thread": {Count: 6, Bytes: 6 * (96 + 8)},
 		"System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Hello.Program+<Inner>d__21>": {
@@ -581,37 +581,37 @@ func checkRootsAhead(t *testing.T, p *clrsnap.Process) {
 		t.Errorf("roots lack %v, partial %v, %+v", h.RootsLack, h.Partial, h.Graph)
 	}
 	type key struct {
-		root  profile.HeapRoot
+		root  snapshot.HeapRoot
 		first string
 		last  string
 	}
 	got := map[key]uint64{}
 	for _, path := range h.Paths {
 		got[key{path.Root, path.Steps[0].Type, path.Steps[len(path.Steps)-1].Type}] += path.Objects.Count
-		if first := path.Steps[0].Type; path.Root == profile.RootStatic && (!path.Kept() ||
+		if first := path.Steps[0].Type; path.Root == snapshot.RootStatic && (!path.Kept() ||
 			slices.Contains([]string{"Hello.Node", table, thrown}, first) && path.Static != "Hello.Program.?" ||
 			path.Static == "Hello.Program.?" && path.Beginning() != "a static field of Hello.Program") {
 			t.Errorf("%s (%s) keeps %s", path.Beginning(), path.Static, first)
 		}
 	}
 	for k, want := range map[key]uint64{
-		{profile.RootStatic, "Hello.Node", "Hello.Node"}:  nodes,
-		{profile.RootStatic, "Hello.Node", "string"}:      nodes, // their texts
-		{profile.RootStatic, table, entries}:              1,
-		{profile.RootUnknown, entries, entries}:           5,
-		{profile.RootStatic, thrown, thrown}:              1,
-		{profile.RootThreadStatic, thread, thread}:        6,
-		{profile.RootStatic, table, "string"}:             200, // keys and values
-		{profile.RootUnknown, "Hello.Node", "Hello.Node"}: 0,
-		{profile.RootUnknown, thread, thread}:             0,
-		{profile.RootHandle, thread, thread}:              0,
+		{snapshot.RootStatic, "Hello.Node", "Hello.Node"}:  nodes,
+		{snapshot.RootStatic, "Hello.Node", "string"}:      nodes, // their texts
+		{snapshot.RootStatic, table, entries}:              1,
+		{snapshot.RootUnknown, entries, entries}:           5,
+		{snapshot.RootStatic, thrown, thrown}:              1,
+		{snapshot.RootThreadStatic, thread, thread}:        6,
+		{snapshot.RootStatic, table, "string"}:             200, // keys and values
+		{snapshot.RootUnknown, "Hello.Node", "Hello.Node"}: 0,
+		{snapshot.RootUnknown, thread, thread}:             0,
+		{snapshot.RootHandle, thread, thread}:              0,
 	} {
 		if got[k] != want {
 			t.Errorf("%s keeps %d of %s, from %s on, and not %d", k.root, got[k], k.last, k.first, want)
 		}
 	}
-	if got[key{profile.RootFrozen, "string", "string"}] < 100 {
-		t.Errorf("%d texts are part of the program", got[key{profile.RootFrozen, "string", "string"}])
+	if got[key{snapshot.RootFrozen, "string", "string"}] < 100 {
+		t.Errorf("%d texts are part of the program", got[key{snapshot.RootFrozen, "string", "string"}])
 	}
 	for _, typ := range h.Types {
 		const text = 22 + 2*len("node ") + 2 // of a text with one digit
@@ -623,7 +623,7 @@ func checkRootsAhead(t *testing.T, p *clrsnap.Process) {
 }
 
 // checkThreadsAhead requires the runtime's threads: the program starts threads in a known order, and .NET counts them.
-func checkThreadsAhead(t *testing.T, s *profile.Snapshot, pid int) {
+func checkThreadsAhead(t *testing.T, s *snapshot.Snapshot, pid int) {
 	t.Helper()
 	want := map[string]int{"holder": 2, "wanter": 3, "waiter": 4, "sleeper": 5, "semaphore": 6}
 	managed, finalizers := 0, 0
@@ -657,27 +657,27 @@ func checkThreadsAhead(t *testing.T, s *profile.Snapshot, pid int) {
 }
 
 // checkWaitsAhead requires what the program says that its threads wait for.
-func checkWaitsAhead(t *testing.T, s *profile.Snapshot) {
+func checkWaitsAhead(t *testing.T, s *snapshot.Snapshot) {
 	t.Helper()
-	named := func(name string) *profile.Thread {
-		i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == name })
+	named := func(name string) *snapshot.Thread {
+		i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Name == name })
 		if i < 0 {
 			t.Fatalf("there is no thread %s", name)
 		}
 		return &s.Threads[i]
 	}
-	for name, want := range map[string]profile.Wait{
-		"holder":    {Kind: profile.HandleOne, Waiters: 1, Detail: "manual-reset event"},
-		"wanter":    {Kind: profile.MonitorEnter, Type: "object", Waiters: 1, Recursion: 1},
-		"waiter":    {Kind: profile.MonitorWait, Type: "object", Waiters: 1},
-		"sleeper":   {Kind: profile.ThreadSleep},
-		"semaphore": {Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Detail: "count 0"},
+	for name, want := range map[string]snapshot.Wait{
+		"holder":    {Kind: snapshot.HandleOne, Waiters: 1, Detail: "manual-reset event"},
+		"wanter":    {Kind: snapshot.MonitorEnter, Type: "object", Waiters: 1, Recursion: 1},
+		"waiter":    {Kind: snapshot.MonitorWait, Type: "object", Waiters: 1},
+		"sleeper":   {Kind: snapshot.ThreadSleep},
+		"semaphore": {Kind: snapshot.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Detail: "count 0"},
 	} {
 		th := named(name)
 		w := th.Wait
 		if w == nil || !w.Certain || w.Kind != want.Kind || w.Type != want.Type || w.Waiters != want.Waiters ||
-			w.Detail != want.Detail || w.Recursion != want.Recursion || w.Timeout != profile.Forever ||
-			(w.Object != 0) != (want.Type != "") || (w.Owner != nil) != (want.Kind == profile.MonitorEnter) {
+			w.Detail != want.Detail || w.Recursion != want.Recursion || w.Timeout != snapshot.Forever ||
+			(w.Object != 0) != (want.Type != "") || (w.Owner != nil) != (want.Kind == snapshot.MonitorEnter) {
 			t.Errorf("thread %s waits for %+v", name, w)
 		}
 		if holds := len(th.Holds); holds > 0 != (name == "holder") {
@@ -685,22 +685,22 @@ func checkWaitsAhead(t *testing.T, s *profile.Snapshot) {
 		}
 	}
 	holder, wanted := named("holder"), named("wanter").Wait
-	if wanted == nil || wanted.Owner == nil || *wanted.Owner != (profile.ThreadRef{
+	if wanted == nil || wanted.Owner == nil || *wanted.Owner != (snapshot.ThreadRef{
 		OSThreadID: holder.OSThreadID, ManagedThreadID: holder.ManagedThreadID, Name: holder.Name,
 	}) {
 		t.Errorf("the wanted lock is %+v", wanted)
 		return
 	}
 	if h := holder.Holds; len(h) != 1 || !h[0].Certain || h[0].Object != wanted.Object ||
-		h[0].Kind != profile.MonitorEnter || h[0].Lock != wanted.Lock || h[0].Lock == 0 {
+		h[0].Kind != snapshot.MonitorEnter || h[0].Lock != wanted.Lock || h[0].Lock == 0 {
 		t.Errorf("the holder holds %+v, and the wanted lock is %+v", h, wanted)
 	}
 }
 
 // checkMethodsAhead requires frames of methods of a program, in this order.
-func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
+func checkMethodsAhead(t *testing.T, frames []snapshot.Frame, methods []string) {
 	t.Helper()
-	at := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module == "hello" && f.Kind == profile.Managed })
+	at := slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Module == "hello" && f.Kind == snapshot.Managed })
 	for _, m := range methods {
 		if m == "<" {
 			continue
@@ -710,7 +710,7 @@ func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
 			want = "Hello.Program+Generic`1.Enter" // all type arguments that are classes share the code
 		}
 		if at < 0 || at >= len(frames) || frames[at].Method != want || frames[at].Signature != "()" ||
-			frames[at].Kind != profile.Managed || frames[at].Offset == 0 {
+			frames[at].Kind != snapshot.Managed || frames[at].Offset == 0 {
 			t.Errorf("not %v, but\n%s", methods, livetest.Text(frames))
 			return
 		}
@@ -721,10 +721,10 @@ func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
 // checkCalledBack requires a stack of the host's main function, the library, and the host's function that the library's
 // managed code calls. The library has a symbol for its entry point only. The functions between the two are
 // NativeHost.InitializeModule, JSValue.CreateStringUtf16 and NodejsRuntime.CreateString, without names here.
-func checkCalledBack(t *testing.T, frames []profile.Frame, library string) {
+func checkCalledBack(t *testing.T, frames []snapshot.Frame, library string) {
 	t.Helper()
-	callee := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Method == "napi_create_string_utf16" })
-	entry := slices.IndexFunc(frames, func(f profile.Frame) bool {
+	callee := slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Method == "napi_create_string_utf16" })
+	entry := slices.IndexFunc(frames, func(f snapshot.Frame) bool {
 		return f.Method == "napi_register_module_v1" && f.Module == library
 	})
 	if callee < 0 || entry-callee-1 < 3 || entry+1 >= len(frames) || frames[entry+1].Method != "main" {
@@ -732,7 +732,7 @@ func checkCalledBack(t *testing.T, frames []profile.Frame, library string) {
 		return
 	}
 	for _, f := range frames[callee+1 : entry] {
-		if f.Kind != profile.Native || f.Module != library || f.Method != "" || f.Offset == 0 {
+		if f.Kind != snapshot.Native || f.Module != library || f.Method != "" || f.Offset == 0 {
 			t.Errorf("between callback and entry point is %+v", f)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestNativeAOTDeadlock finds the deadlock of two threads of a native AOT program, and the thread behind the two: in
@@ -31,7 +31,7 @@ func TestNativeAOTDeadlock(t *testing.T) {
 }
 
 // faultOfDeadlock says how the deadlocks differ from the deadlock of the program; "": not at all.
-func faultOfDeadlock(s *profile.Snapshot) string {
+func faultOfDeadlock(s *snapshot.Snapshot) string {
 	g := s.WaitGraph()
 	if len(g.Deadlocks) != 1 {
 		return "there is no single deadlock"
@@ -47,13 +47,13 @@ func faultOfDeadlock(s *profile.Snapshot) string {
 	switch members, victims := names(d.Threads), names(d.Victims); {
 	case !slices.Equal(members, []string{"holder", "waiter"}) || !slices.Equal(victims, []string{"wanter"}):
 		return fmt.Sprintf("%v wait in the circle, and %v behind", members, victims)
-	case !d.Certain || !d.Simple || d.Ended || d.Timeout != profile.Forever:
+	case !d.Certain || !d.Simple || d.Ended || d.Timeout != snapshot.Forever:
 		return fmt.Sprintf("the deadlock is %+v", d)
 	}
 	for n, i := range d.Threads {
 		other := &s.Threads[d.Threads[1-n]]
 		w, holds := s.Threads[i].Wait, s.Threads[i].Holds
-		if w == nil || w.Kind != profile.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != other.OSThreadID ||
+		if w == nil || w.Kind != snapshot.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != other.OSThreadID ||
 			len(holds) != 1 || !holds[0].Certain || len(other.Holds) != 1 || w.Object != other.Holds[0].Object ||
 			w.Object == holds[0].Object {
 			return fmt.Sprintf("%s waits for %+v, holds %+v", s.Threads[i].Name, w, holds)
@@ -102,7 +102,7 @@ func checkFailed(t *testing.T, p *clrsnap.Process) {
 }
 
 // shownMethods returns the methods of a stack trace as .NET prints.
-func shownMethods(e *profile.ExceptionInfo) (out []string) {
+func shownMethods(e *snapshot.ExceptionInfo) (out []string) {
 	for _, f := range e.Frames {
 		if !f.Hidden {
 			out = append(out, f.Display)
@@ -150,7 +150,7 @@ func TestNativeAOTReaders(t *testing.T) {
 		c.ask(t, "/wait/600000", "")
 	}
 	testenv.UntilSeen(t, func() string {
-		if len(inside(snapshotWaits(t, c.process), profile.ThreadSleep)) < readers {
+		if len(inside(snapshotWaits(t, c.process), snapshot.ThreadSleep)) < readers {
 			return "threads that read"
 		}
 		return ""
@@ -164,7 +164,7 @@ func TestNativeAOTReaders(t *testing.T) {
 	}
 }
 
-func snapshotWaits(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
+func snapshotWaits(t *testing.T, p *clrsnap.Process) *snapshot.Snapshot {
 	t.Helper()
 	s, err := p.SnapshotWaits(t.Context(), nil)
 	if err != nil {
@@ -174,10 +174,10 @@ func snapshotWaits(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
 }
 
 // inside returns the threads in the method BlockFor with a kind of wait.
-func inside(s *profile.Snapshot, kind profile.WaitKind) (out []*profile.Thread) {
+func inside(s *snapshot.Snapshot, kind snapshot.WaitKind) (out []*snapshot.Thread) {
 	for i := range s.Threads {
 		th := &s.Threads[i]
-		if th.Wait != nil && th.Wait.Kind == kind && slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+		if th.Wait != nil && th.Wait.Kind == kind && slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool {
 			return f.Method == "Slim.Program.BlockFor"
 		}) {
 			out = append(out, th)
@@ -187,8 +187,8 @@ func inside(s *profile.Snapshot, kind profile.WaitKind) (out []*profile.Thread) 
 }
 
 // faultOfReaders says how the readers of the lock differ from the sleeping threads; "": not at all.
-func faultOfReaders(s *profile.Snapshot, readers int) string {
-	reading, writing := inside(s, profile.ThreadSleep), inside(s, profile.WriteLock)
+func faultOfReaders(s *snapshot.Snapshot, readers int) string {
+	reading, writing := inside(s, snapshot.ThreadSleep), inside(s, snapshot.WriteLock)
 	if len(reading) != readers || len(writing) != 1 {
 		return fmt.Sprintf("%d threads sleep, and %d wait to write", len(reading), len(writing))
 	}

@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestBuilds walks programs on every build of .NET in the kit, because the runtime's structures may move from one
@@ -68,11 +68,11 @@ func walkBuild(t *testing.T, b testenv.RuntimeBuild) string {
 
 // checkTiers requires that every managed frame says how its code was compiled, and counts the frames. Most of the
 // scenarios' own methods run once, in tier 0.
-func checkTiers(t *testing.T, snap *profile.Snapshot) (frames int) {
+func checkTiers(t *testing.T, snap *snapshot.Snapshot) (frames int) {
 	seen := map[string]bool{}
 	for _, th := range snap.Threads {
 		frames += len(th.Frames)
-		for _, f := range livetest.OfKind(th.Frames, profile.Managed) {
+		for _, f := range livetest.OfKind(th.Frames, snapshot.Managed) {
 			seen[f.Tier] = true
 			if f.Tier == "" {
 				t.Errorf("%s: no tier", f.Method)

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
 	"clrsnap/record"
-
-	"github.com/google/go-cmp/cmp"
+	"clrsnap/snapshot"
 )
 
 // TestCores dumps a stopped program in every possible way. The stacks in the dump must be the program's own description
@@ -69,7 +69,7 @@ func eachDump(t *testing.T, runtime string, kinds []testenv.DumpKind,
 }
 
 // stopAndDump stops a program, takes a snapshot, and dumps the stopped program.
-func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *profile.Snapshot, path string) {
+func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *snapshot.Snapshot, path string) {
 	t.Helper()
 	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -131,9 +131,9 @@ func idleDump(t *testing.T, o testenv.Options) (path string) {
 
 // sameThreads requires that two snapshots of the same moment agree in everything that a dump has. A runtime that dumps
 // its own process has to run for the dump: then only the program's blocked threads are compared.
-func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot, kind testenv.DumpKind) {
+func sameThreads(t *testing.T, a *testenv.App, running, dumped *snapshot.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
-	byTID := map[int]*profile.Thread{}
+	byTID := map[int]*snapshot.Thread{}
 	for i := range dumped.Threads {
 		byTID[dumped.Threads[i].OSThreadID] = &dumped.Threads[i]
 	}
@@ -187,7 +187,7 @@ func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot
 }
 
 // checkCore checks the snapshot's description of the dump itself.
-func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testenv.DumpKind) {
+func checkCore(t *testing.T, a *testenv.App, snap *snapshot.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
 	c := snap.Process.Core
 	if c == nil {
@@ -206,7 +206,7 @@ func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testen
 	if c.Writer != writer {
 		t.Errorf("written by %q, want %q", c.Writer, writer)
 	}
-	crashed := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+	crashed := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool { return th.Crashed })
 	switch {
 	case signal == "" && (c.Signal != nil || crashed >= 0):
 		t.Errorf("a dump of a program that goes on has signal %v, crashed thread %d", c.Signal, crashed)
@@ -278,9 +278,9 @@ func small(kind testenv.DumpKind) bool {
 
 // checkScenarioStacks compares the stacks of a dump with the program's own description. In a small dump threads and
 // dynamic methods have no names; the error of the stack says so.
-func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testenv.DumpKind) {
+func checkScenarioStacks(t *testing.T, a *testenv.App, snap *snapshot.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
-	byTID := map[int]*profile.Thread{}
+	byTID := map[int]*snapshot.Thread{}
 	nameless := 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
@@ -303,7 +303,7 @@ func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, k
 			t.Errorf("%s: no thread %d in the dump", name, want.TID)
 			continue
 		case !th.Complete:
-			if managed, all := livetest.OfKind(th.Frames, profile.Managed), len(want.Frames); len(managed) < all {
+			if managed, all := livetest.OfKind(th.Frames, snapshot.Managed), len(want.Frames); len(managed) < all {
 				t.Errorf("%s: %d managed frames, want %d\n%s", name, len(managed), all, livetest.Text(th.Frames))
 			}
 			continue
@@ -374,7 +374,7 @@ func TestCrashes(t *testing.T) {
 				if s == nil || s.Name != c.signal || c.address != 0 && (!s.HasAddress || s.Address != c.address) {
 					t.Errorf("signal %v, want %s", s, c.signal)
 				}
-				i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+				i := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool { return th.Crashed })
 				if i < 0 {
 					t.Fatal("no thread has crashed")
 				}
@@ -382,7 +382,7 @@ func TestCrashes(t *testing.T) {
 				if want := crashStates[c.signal]; th.State != want {
 					t.Errorf("the crashed thread is said to be %q, want %q", th.State, want)
 				}
-				there := func(f profile.Frame) bool { return strings.HasPrefix(f.Method, c.method) }
+				there := func(f snapshot.Frame) bool { return strings.HasPrefix(f.Method, c.method) }
 				if !th.Complete || !slices.ContainsFunc(th.Frames, there) {
 					t.Errorf("%s is not on the crashed thread's stack (complete %v, %s)\n%s",
 						c.method, th.Complete, th.Error, livetest.Text(th.Frames))

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestCutDumps cuts the dump of a crashed program off, as a full disk does. What the dump still has is shown: before
@@ -132,7 +132,7 @@ func checkCut(t *testing.T, path, want string, heap bool) int {
 }
 
 // cutDump returns the exception of the thread that a dump's process died of; nil: none is known.
-func cutDump(t *testing.T, path string) *profile.ExceptionInfo {
+func cutDump(t *testing.T, path string) *snapshot.ExceptionInfo {
 	t.Helper()
 	snap := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
 	if missing := strings.Join(snap.Process.Core.Missing, "\n"); !strings.Contains(missing, "the dump is cut off: ") {
@@ -141,9 +141,9 @@ func cutDump(t *testing.T, path string) *profile.ExceptionInfo {
 	return crashedOf(t, snap).Exception
 }
 
-func crashedOf(t *testing.T, snap *profile.Snapshot) *profile.Thread {
+func crashedOf(t *testing.T, snap *snapshot.Snapshot) *snapshot.Thread {
 	t.Helper()
-	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+	i := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool { return th.Crashed })
 	if i < 0 {
 		t.Fatal("no thread has crashed")
 	}
@@ -151,7 +151,7 @@ func crashedOf(t *testing.T, snap *profile.Snapshot) *profile.Thread {
 }
 
 // exceptionText is a chain of exceptions, without the mark of names that are not proved.
-func exceptionText(e *profile.ExceptionInfo) string {
+func exceptionText(e *snapshot.ExceptionInfo) string {
 	var out strings.Builder
 	for ; e != nil; e = e.Inner {
 		out.WriteString(strings.ReplaceAll(e.Type, " (?)", "") + ": " + e.Message + "\n")

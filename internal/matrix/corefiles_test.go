@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestCoreRefused: a dump with an unreadable runtime is refused with the reason: the runtime's file is missing, or the
@@ -93,7 +93,7 @@ func TestNoMessage(t *testing.T) {
 	a := testenv.Start(t, "ordeal", o)
 	a.Stop()
 	snap := livetest.SnapshotCore(t, a.CrashDump(), clrsnap.CoreOptions{})
-	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+	i := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool { return th.Crashed })
 	if i < 0 {
 		t.Fatal("no thread has crashed")
 	}
@@ -106,7 +106,7 @@ func TestNoMessage(t *testing.T) {
 
 // checkConsequence requires that a dump without some pages names the consequence: each thread with an incomplete
 // stack.
-func checkConsequence(t *testing.T, snap *profile.Snapshot) {
+func checkConsequence(t *testing.T, snap *snapshot.Snapshot) {
 	t.Helper()
 	missing := snap.Process.Core.Missing
 	i := slices.IndexFunc(missing, func(s string) bool {

@@ -15,7 +15,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestCoreWithoutThreadObjects: a dump without some or all Thread objects still has the stacks of all threads, and says
@@ -51,7 +51,7 @@ func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 
 // comparePartial compares a whole dump with a partial dump. unlisted is how many of the runtime's threads are no longer
 // known as the runtime's.
-func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) {
+func comparePartial(t *testing.T, whole, part *snapshot.Snapshot) (unlisted int) {
 	t.Helper()
 	if len(part.Threads) != len(whole.Threads) {
 		t.Fatalf("%d of %d threads", len(part.Threads), len(whole.Threads))
@@ -71,7 +71,7 @@ func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) 
 		}
 		if was.ThreadID != 0 && is.ThreadID == 0 {
 			unlisted++
-			managed := len(livetest.OfKind(is.Frames, profile.Managed)) > 0
+			managed := len(livetest.OfKind(is.Frames, snapshot.Managed)) > 0
 			said := strings.Contains(is.Error, "the runtime's Thread object was not found")
 			if managed != said || managed == is.Complete {
 				t.Errorf("thread %d: complete %v, error %q\n%s",
@@ -88,7 +88,7 @@ func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) 
 }
 
 // isBegin reports whether frames are the first frames of was. The frames may lack names.
-func isBegin(is, was []profile.Frame) bool {
+func isBegin(is, was []snapshot.Frame) bool {
 	if len(is) > len(was) {
 		return false
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // shown is the expected frame of a scenario's thread.
@@ -201,7 +201,7 @@ func displayOn(runtime string, tt shown) shown {
 	return tt
 }
 
-func checkDisplay(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread, runtime string) {
+func checkDisplay(t *testing.T, a *testenv.App, byTID map[int]*snapshot.Thread, runtime string) {
 	t.Helper()
 	for _, tt := range displays {
 		if tt = displayOn(runtime, tt); tt.method == "" {

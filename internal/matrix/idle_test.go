@@ -10,8 +10,8 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // TestIdleThreads: the runtime's threads that wait for work are told from threads that wait in code of the program,
@@ -28,12 +28,12 @@ func testIdleThreads(t *testing.T, runtime string) {
 	}
 	const pretenders, workers = 3, 4 // of Resting.cs
 	const main = 3                   // the main thread, and two of App.cs
-	count, own := map[profile.Idle]int{}, 0
+	count, own := map[snapshot.Idle]int{}, 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
 		idle := th.Idle()
 		count[idle]++
-		if slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Module == "idle" }) {
+		if slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool { return f.Module == "idle" }) {
 			if own++; idle != "" {
 				t.Errorf("%q: %q\n%s", th.Name, idle, livetest.Text(th.Frames))
 			}
@@ -44,11 +44,11 @@ func testIdleThreads(t *testing.T, runtime string) {
 	if own != main+5+3+pretenders {
 		t.Errorf("%d threads in code of the program", own)
 	}
-	for idle, want := range map[profile.Idle]int{
-		profile.IdleWorker: workers, profile.IdleTimer: 1, profile.IdleGate: 1, profile.IdleWaiter: 1,
-		profile.IdleSockets: 1, "finalizer": 1,
+	for idle, want := range map[snapshot.Idle]int{
+		snapshot.IdleWorker: workers, snapshot.IdleTimer: 1, snapshot.IdleGate: 1, snapshot.IdleWaiter: 1,
+		snapshot.IdleSockets: 1, "finalizer": 1,
 	} {
-		if count[idle] != want && (idle != profile.IdleWorker || count[idle] < want) {
+		if count[idle] != want && (idle != snapshot.IdleWorker || count[idle] < want) {
 			t.Errorf("%d are idle as %q, want %d", count[idle], idle, want)
 		}
 	}
@@ -66,12 +66,12 @@ func testInheritedNames(t *testing.T, runtime string) {
 		Runtime: runtime, Args: []string{"--threads", "1", "--pool", "3", "--heirs"},
 	}))
 	heirs := a.Ask("heirs")
-	check := func(t *testing.T, snap *profile.Snapshot) {
+	check := func(t *testing.T, snap *snapshot.Snapshot) {
 		count, native := map[string]int{}, 0
 		for i := range snap.Threads {
 			th := &snap.Threads[i]
 			isHeir := slices.Contains(heirs, strconv.Itoa(th.OSThreadID))
-			pauses := func(f profile.Frame) bool { return f.Method == "pause" }
+			pauses := func(f snapshot.Frame) bool { return f.Method == "pause" }
 			if th.ThreadID == 0 && slices.ContainsFunc(th.Frames, pauses) {
 				native++
 				isHeir = true
@@ -112,8 +112,8 @@ func testAsyncMain(t *testing.T, runtime string) {
 	a := testenv.Start(t, "shop", testenv.Options{Runtime: runtime})
 	p := livetest.Open(t, a, clrsnap.Options{})
 	const main, other = "async Shop.Program.Main ", "Common.App.WaitForEnd" // the thread of other waits for an event
-	var snap *profile.Snapshot
-	var graph *profile.WaitGraph
+	var snap *snapshot.Snapshot
+	var graph *snapshot.WaitGraph
 	testenv.UntilSeen(t, func() string { // the thread may be about to wait
 		var err error
 		if snap, err = p.SnapshotWaits(context.Background(), nil); err != nil {

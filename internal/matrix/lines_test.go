@@ -12,7 +12,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestLines compares the IL offset and the source line of every caller with the runtime's own StackTrace.
@@ -34,7 +34,7 @@ func testLines(t *testing.T, runtime string) {
 		}
 		want := stacks[of]
 		for _, w := range want.Frames[1:] { // the first frame has moved on
-			i := slices.IndexFunc(th.Frames, func(f profile.Frame) bool {
+			i := slices.IndexFunc(th.Frames, func(f snapshot.Frame) bool {
 				return f.Offset == uint64(w.NativeOffset) && f.Method == w.Exact()
 			})
 			// StackTrace has no offsets in dynamic methods. Code that calls native code has no IL.
@@ -65,7 +65,7 @@ func testLines(t *testing.T, runtime string) {
 }
 
 // checkLine returns 1 if a frame has a line.
-func checkLine(t *testing.T, scenario string, got *profile.Frame, want testenv.Frame) int {
+func checkLine(t *testing.T, scenario string, got *snapshot.Frame, want testenv.Frame) int {
 	t.Helper()
 	if got.Line == nil {
 		if want.Line != 0 {
@@ -85,7 +85,7 @@ func checkLine(t *testing.T, scenario string, got *profile.Frame, want testenv.F
 
 // handles reports whether a line has a catch or finally body. In StackTrace the method stands at the place from which
 // the method entered the body. (internal/proof/lines proves the lines of handlers.)
-func handles(t *testing.T, l *profile.SourceLine) bool {
+func handles(t *testing.T, l *snapshot.SourceLine) bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", l.File))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 var muslRow = supportRow{"9.0.9", "single file, musl"}
@@ -72,7 +72,7 @@ func TestMuslNative(t *testing.T) {
 }
 
 // snapshotPID takes a snapshot of a process.
-func snapshotPID(t *testing.T, pid int, o clrsnap.Options) *profile.Snapshot {
+func snapshotPID(t *testing.T, pid int, o clrsnap.Options) *snapshot.Snapshot {
 	t.Helper()
 	p, err := clrsnap.Open(context.Background(), pid, o)
 	if err != nil {
@@ -97,9 +97,9 @@ func TestMuslEnding(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	pid := startUntilReady(t, exec.Command(exe))
-	var th *profile.Thread
+	var th *snapshot.Thread
 	has := func(method string) bool {
-		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == method })
+		return slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool { return f.Method == method })
 	}
 	testenv.UntilSeen(t, func() string {
 		th = &snapshotPID(t, pid, clrsnap.Options{NativeOnly: true}).Threads[0]
@@ -114,7 +114,7 @@ func TestMuslEnding(t *testing.T) {
 }
 
 // ownFunctions names the program's own functions on a stack, leaf first.
-func ownFunctions(frames []profile.Frame) string {
+func ownFunctions(frames []snapshot.Frame) string {
 	var names []string
 	for _, f := range frames {
 		if f.Module == "threads" && f.Method != "_start" && f.Method != "_start_c" {

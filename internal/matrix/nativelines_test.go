@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // inLibrary starts a program that blocks in a library.
@@ -38,9 +38,9 @@ func testNativeDumps(t *testing.T, runtime string) {
 		livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{})) // the library is loaded now
 		o := clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}}
 		snap := livetest.SnapshotCore(t, testenv.Dump(t, a, k), o)
-		var frames []profile.Frame
+		var frames []snapshot.Frame
 		for _, th := range snap.Threads {
-			of := slices.DeleteFunc(slices.Clone(th.Frames), func(f profile.Frame) bool {
+			of := slices.DeleteFunc(slices.Clone(th.Frames), func(f snapshot.Frame) bool {
 				return f.Module != filepath.Base(library)
 			})
 			if len(of) > 0 && !th.Complete {

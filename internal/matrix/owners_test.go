@@ -19,6 +19,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // through are the assemblies beside the program "owners", in the order of their calls. Two of the names look like the
@@ -34,9 +35,9 @@ func testOwners(t *testing.T, runtime string) {
 	dir := ownersFolder(t, runtime)
 	p := &testenv.Program{Dir: dir, Exe: testenv.Kit(t).Host(runtime), Args: []string{filepath.Join(dir, "owners.dll")}}
 	for _, listed := range []bool{true, false} {
-		want := map[string]profile.Origin{
-			"owners": profile.OfUser, "Courier": profile.OfPackage, "Microsoft.Ledger": profile.OfUser,
-			"Microsoft.Parcel": profile.OfPackage, "System.Private.CoreLib": profile.OfFramework,
+		want := map[string]snapshot.Origin{
+			"owners": snapshot.OfUser, "Courier": snapshot.OfPackage, "Microsoft.Ledger": snapshot.OfUser,
+			"Microsoft.Parcel": snapshot.OfPackage, "System.Private.CoreLib": snapshot.OfFramework,
 		}
 		deps := filepath.Join(dir, "owners.deps.json")
 		if listed {
@@ -44,10 +45,10 @@ func testOwners(t *testing.T, runtime string) {
 		} else if err := os.Remove(deps); err != nil {
 			t.Fatal(err)
 		} else {
-			want["Courier"] = profile.OfUser
-			want["Microsoft.Ledger"] = profile.OfPackage
+			want["Courier"] = snapshot.OfUser
+			want["Microsoft.Ledger"] = snapshot.OfPackage
 			if recognisedAs(runtime, testenv.FrameworkDependent) == "single-file" { // the framework has no folder
-				want["Microsoft.Ledger"], want["Microsoft.Parcel"] = profile.OfFramework, profile.OfFramework
+				want["Microsoft.Ledger"], want["Microsoft.Parcel"] = snapshot.OfFramework, snapshot.OfFramework
 			}
 		}
 		a := p.Start(t, testenv.Options{Args: []string{"--through", through}})
@@ -64,7 +65,7 @@ func testOwners(t *testing.T, runtime string) {
 }
 
 // hostileDeps puts hostile files in the place of the program's deps.json. clrsnap ignores them, and nobody waits.
-func hostileDeps(t *testing.T, a *testenv.App, deps string, want map[string]profile.Origin) {
+func hostileDeps(t *testing.T, a *testenv.App, deps string, want map[string]snapshot.Origin) {
 	t.Helper()
 	sparse := func() error { return errors.Join(os.WriteFile(deps, nil, 0o644), os.Truncate(deps, 1<<40)) }
 	text := func(s string) func() error { return func() error { return os.WriteFile(deps, []byte(s), 0o644) } }
@@ -111,16 +112,16 @@ func TestOwnersOfBundle(t *testing.T) {
 	for _, more := range [][]string{{"--base"}, {"--base", "--compress"}} {
 		run(t, filepath.Join(kit.Dir, "bin", "single"), append(args, more...)...)
 		a := (&testenv.Program{Exe: exe}).Start(t, testenv.Options{Args: []string{"--through", through}})
-		checkOwners(t, a, map[string]profile.Origin{
-			"owners": profile.OfUser, "Courier": profile.OfUser, "Microsoft.Ledger": profile.OfUser,
-			"Microsoft.Parcel": profile.OfUser, "System.Private.CoreLib": profile.OfFramework,
+		checkOwners(t, a, map[string]snapshot.Origin{
+			"owners": snapshot.OfUser, "Courier": snapshot.OfUser, "Microsoft.Ledger": snapshot.OfUser,
+			"Microsoft.Parcel": snapshot.OfUser, "System.Private.CoreLib": snapshot.OfFramework,
 		})
 		livetest.EndsWell(t, a)
 	}
 }
 
 // checkOwners looks at a stack, and at a recording.
-func checkOwners(t *testing.T, a *testenv.App, want map[string]profile.Origin) {
+func checkOwners(t *testing.T, a *testenv.App, want map[string]snapshot.Origin) {
 	t.Helper()
 	p := livetest.Open(t, a, clrsnap.Options{})
 	snap, err := p.SnapshotAll(context.Background(), nil)
@@ -129,20 +130,20 @@ func checkOwners(t *testing.T, a *testenv.App, want map[string]profile.Origin) {
 	}
 	wantOrigins(t, "stacks", originsOf(snap), want)
 	r := livetest.Recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second})
-	got := map[string]profile.Origin{}
+	got := map[string]snapshot.Origin{}
 	for i := range r.Functions {
-		if f := &r.Functions[i]; f.Kind == profile.Managed {
+		if f := &r.Functions[i]; f.Kind == snapshot.Managed {
 			got[f.Module] = f.Origin()
 		}
 	}
 	wantOrigins(t, "recording", got, want)
 }
 
-func originsOf(s *profile.Snapshot) map[string]profile.Origin {
-	got := map[string]profile.Origin{}
+func originsOf(s *snapshot.Snapshot) map[string]snapshot.Origin {
+	got := map[string]snapshot.Origin{}
 	for _, th := range s.Threads {
 		for i := range th.Frames {
-			if f := &th.Frames[i]; f.Kind == profile.Managed {
+			if f := &th.Frames[i]; f.Kind == snapshot.Managed {
 				got[f.Module] = f.Origin()
 			}
 		}
@@ -151,9 +152,9 @@ func originsOf(s *profile.Snapshot) map[string]profile.Origin {
 }
 
 // wantOrigins compares the origins of some assemblies; there may be others.
-func wantOrigins(t *testing.T, where string, got, want map[string]profile.Origin) {
+func wantOrigins(t *testing.T, where string, got, want map[string]snapshot.Origin) {
 	t.Helper()
-	maps.DeleteFunc(got, func(name string, _ profile.Origin) bool { return want[name] == "" })
+	maps.DeleteFunc(got, func(name string, _ snapshot.Origin) bool { return want[name] == "" })
 	if !maps.Equal(got, want) {
 		t.Errorf("%s: the assemblies are %v, want %v", where, got, want)
 	}

@@ -14,17 +14,17 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // pdbOf is the PDB beside an assembly.
 func pdbOf(dll string) string { return strings.TrimSuffix(dll, ".dll") + ".pdb" }
 
 // waitLine is the line at which clrsnap sees the blocking method of the program "inmemory": "file number"; "": no line.
-func waitLine(t *testing.T, s *profile.Snapshot) string {
+func waitLine(t *testing.T, s *snapshot.Snapshot) string {
 	t.Helper()
 	for _, th := range s.Threads {
-		i := slices.IndexFunc(th.Frames, func(f profile.Frame) bool { return f.Method == "InMemory.Program.Wait" })
+		i := slices.IndexFunc(th.Frames, func(f snapshot.Frame) bool { return f.Method == "InMemory.Program.Wait" })
 		if i < 0 {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestPInvokes: in recordings, too, a stub is named after its native function, and a function of the runtime without a
@@ -30,7 +31,7 @@ func testPInvokes(t *testing.T, runtime string) {
 		t.Fatal(err)
 	}
 	for scenario, want := range qcalls(runtime) {
-		called := func(f profile.Frame) bool { return inRuntime(&f, want) }
+		called := func(f snapshot.Frame) bool { return inRuntime(&f, want) }
 		for _, th := range snap.Threads {
 			if th.Name == scenario && !slices.ContainsFunc(th.Frames, called) {
 				t.Errorf("%s: the runtime's %s is not on the stack\n%s", scenario, want, livetest.Text(th.Frames))
@@ -62,7 +63,7 @@ func testPInvokes(t *testing.T, runtime string) {
 		}
 	}
 	for _, want := range qcalls(runtime) {
-		called := func(f profile.Function) bool { return f.Method == want && f.Kind == profile.Native }
+		called := func(f profile.Function) bool { return f.Method == want && f.Kind == snapshot.Native }
 		if !slices.ContainsFunc(r.Functions, called) {
 			t.Errorf("nothing in the recording is called %s", want)
 		}
@@ -83,7 +84,7 @@ func qcalls(runtime string) map[string]string {
 }
 
 // inRuntime reports whether a frame is of a function of the runtime. The runtime is a library or part of the host.
-func inRuntime(f *profile.Frame, name string) bool {
-	return f.Kind == profile.Native && f.Method == name && f.Display == name && f.Offset > 0 && f.Offset < 1<<12 &&
+func inRuntime(f *snapshot.Frame, name string) bool {
+	return f.Kind == snapshot.Native && f.Method == name && f.Display == name && f.Offset > 0 && f.Offset < 1<<12 &&
 		(f.Module == "libcoreclr.so" || strings.HasPrefix(f.Module, "dotnet"))
 }

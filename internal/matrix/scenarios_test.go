@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestScenarios compares the stack of every blocked scenario, frame by frame, with the stack that the program itself
@@ -37,7 +37,7 @@ func testScenarios(t *testing.T, runtime string) {
 }
 
 // snapshotAtOnce tries again if a thread or the tracer got no CPU in time: then the batch is given up.
-func snapshotAtOnce(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
+func snapshotAtOnce(t *testing.T, p *clrsnap.Process) *snapshot.Snapshot {
 	t.Helper()
 	const most = 3
 	for n := 1; ; n++ {
@@ -54,8 +54,8 @@ func snapshotAtOnce(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
 	}
 }
 
-func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtime string) {
-	byTID := map[int]*profile.Thread{}
+func checkScenarios(t *testing.T, a *testenv.App, snap *snapshot.Snapshot, runtime string) {
+	byTID := map[int]*snapshot.Thread{}
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
 		byTID[th.OSThreadID] = th
@@ -92,17 +92,17 @@ func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtim
 //     method itself.
 //   - transition-ip: for a method that called native code, StackTrace has the ip in the Frame, so the offset may
 //     differ.
-func compareStack(th *profile.Thread, want testenv.Stack) error {
+func compareStack(th *snapshot.Thread, want testenv.Stack) error {
 	got := th.Frames
-	top := slices.IndexFunc(got, func(f profile.Frame) bool { return f.Method == want.Frames[0].Exact() })
+	top := slices.IndexFunc(got, func(f snapshot.Frame) bool { return f.Method == want.Frames[0].Exact() })
 	if top < 0 {
 		return fmt.Errorf("rule above: there is no %s", want.Frames[0].Exact())
 	}
 	leftNative, first := false, true
 	got = got[top:]
 	for _, w := range want.Frames {
-		for len(got) > 0 && (got[0].Kind == profile.Native || got[0].Tier == "IL stub") { // rules native, il-stub
-			leftNative = leftNative || got[0].Kind == profile.Native
+		for len(got) > 0 && (got[0].Kind == snapshot.Native || got[0].Tier == "IL stub") { // rules native, il-stub
+			leftNative = leftNative || got[0].Kind == snapshot.Native
 			got = got[1:]
 		}
 		if w.Kind == testenv.PInvoke {
@@ -122,13 +122,13 @@ func compareStack(th *profile.Thread, want testenv.Stack) error {
 		}
 		got, leftNative, first = got[1:], false, false
 	}
-	if rest := livetest.OfKind(got, profile.Managed); len(rest) > 0 {
+	if rest := livetest.OfKind(got, snapshot.Managed); len(rest) > 0 {
 		return fmt.Errorf("%s is below the base of the stack", rest[0].Method)
 	}
 	return nil
 }
 
-func compareFrame(got profile.Frame, w testenv.Frame, anyOffset bool) error {
+func compareFrame(got snapshot.Frame, w testenv.Frame, anyOffset bool) error {
 	if got.Method != w.Exact() {
 		return fmt.Errorf("got %s, want %s", got.Method, w.Exact())
 	}
@@ -176,12 +176,12 @@ var callbacks = map[string][2]string{
 // ownStub are DllImport methods that call qsort, where the methods have code of their own.
 var ownStub = map[string]string{"qsort-delegate": "Scenarios.Native.qsortDelegate"}
 
-func checkNative(t *testing.T, scenario string, th *profile.Thread) {
+func checkNative(t *testing.T, scenario string, th *snapshot.Thread) {
 	t.Helper()
 	if want, ok := nativeLeaves[scenario]; ok {
-		managed := func(f profile.Frame) bool { return f.Kind == profile.Managed }
+		managed := func(f snapshot.Frame) bool { return f.Kind == snapshot.Managed }
 		top := th.Frames[:max(0, slices.IndexFunc(th.Frames, managed))]
-		if !slices.ContainsFunc(top, func(f profile.Frame) bool { return inLibc(f, want...) }) {
+		if !slices.ContainsFunc(top, func(f snapshot.Frame) bool { return inLibc(f, want...) }) {
 			t.Errorf("%s: none of %v above the first managed frame\n%s", scenario, want, livetest.Text(th.Frames))
 		}
 	}
@@ -189,30 +189,30 @@ func checkNative(t *testing.T, scenario string, th *profile.Thread) {
 	if !ok {
 		return
 	}
-	callee := slices.IndexFunc(th.Frames, func(f profile.Frame) bool { return f.Method == pair[0] })
-	caller := slices.IndexFunc(th.Frames, func(f profile.Frame) bool { return f.Method == pair[1] })
+	callee := slices.IndexFunc(th.Frames, func(f snapshot.Frame) bool { return f.Method == pair[0] })
+	caller := slices.IndexFunc(th.Frames, func(f snapshot.Frame) bool { return f.Method == pair[1] })
 	if callee < 0 || caller < callee {
 		t.Errorf("%s: %s at %d, %s at %d", scenario, pair[0], callee, pair[1], caller)
 		return
 	}
 	between := th.Frames[callee+1 : caller]
-	if !slices.ContainsFunc(between, func(f profile.Frame) bool { return inLibc(f, "qsort_r", "qsort") }) {
+	if !slices.ContainsFunc(between, func(f snapshot.Frame) bool { return inLibc(f, "qsort_r", "qsort") }) {
 		t.Errorf("%s: libc's qsort is not between callback and caller\n%s", scenario, livetest.Text(th.Frames))
 	}
 	for _, f := range between {
-		if f.Kind == profile.Managed && f.Tier != "IL stub" && f.Method != ownStub[scenario] {
+		if f.Kind == snapshot.Managed && f.Tier != "IL stub" && f.Method != ownStub[scenario] {
 			t.Errorf("%s: %s between callback and caller", scenario, f.Method)
 		}
 	}
 }
 
-func inLibc(f profile.Frame, names ...string) bool {
-	return f.Kind == profile.Native && strings.HasPrefix(f.Module, "libc.so") &&
+func inLibc(f snapshot.Frame, names ...string) bool {
+	return f.Kind == snapshot.Native && strings.HasPrefix(f.Module, "libc.so") &&
 		slices.Contains(names, strings.TrimLeft(f.Method, "_"))
 }
 
 // checkIdentity checks the description of threads besides their frames.
-func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread) {
+func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*snapshot.Thread) {
 	t.Helper()
 	states := map[string]string{
 		"block":         "waiting (futex)",
@@ -262,7 +262,7 @@ func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread) 
 }
 
 // wantComplete requires that the walk of a thread reached its base.
-func wantComplete(t *testing.T, th *profile.Thread) {
+func wantComplete(t *testing.T, th *snapshot.Thread) {
 	t.Helper()
 	if !th.Complete || th.Error != "" {
 		t.Errorf("thread %d %q: complete %v, error %q\n%s",

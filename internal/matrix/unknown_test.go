@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // relabelled copies the 10.0.8 runtime, which does not describe itself, and changes the version in the copy. The new
@@ -223,7 +223,7 @@ func TestSameContracts(t *testing.T) {
 			}
 			checkScenarioStacks(t, a, snap, "")
 			lines := 0
-			eachFrame(snap, func(f *profile.Frame) {
+			eachFrame(snap, func(f *snapshot.Frame) {
 				if f.Line != nil {
 					lines++
 				}
@@ -244,24 +244,24 @@ func TestSameContracts(t *testing.T) {
 func TestUnknownContracts(t *testing.T) {
 	for _, tt := range []struct {
 		contract, says string
-		check          func(t *testing.T, p *clrsnap.Process, snap *profile.Snapshot)
+		check          func(t *testing.T, p *clrsnap.Process, snap *snapshot.Snapshot)
 	}{
-		{"DebugInfo", "without source lines", func(t *testing.T, _ *clrsnap.Process, snap *profile.Snapshot) {
-			eachFrame(snap, func(f *profile.Frame) {
-				if f.Kind == profile.Managed && (f.Line != nil || f.Inlined) {
+		{"DebugInfo", "without source lines", func(t *testing.T, _ *clrsnap.Process, snap *snapshot.Snapshot) {
+			eachFrame(snap, func(f *snapshot.Frame) {
+				if f.Kind == snapshot.Managed && (f.Line != nil || f.Inlined) {
 					t.Errorf("a line, or inlined: %+v", f)
 				}
 			})
 		}},
-		{"SyncBlock", "without locks", func(t *testing.T, _ *clrsnap.Process, snap *profile.Snapshot) {
+		{"SyncBlock", "without locks", func(t *testing.T, _ *clrsnap.Process, snap *snapshot.Snapshot) {
 			for i := range snap.Threads {
 				if th := &snap.Threads[i]; len(th.Holds) > 0 {
 					t.Errorf("%q holds %+v", th.Name, th.Holds)
 				}
 			}
 		}},
-		{"GCInfo", "without type arguments", func(t *testing.T, _ *clrsnap.Process, snap *profile.Snapshot) {}},
-		{"GC", "without the heap", func(t *testing.T, p *clrsnap.Process, _ *profile.Snapshot) {
+		{"GCInfo", "without type arguments", func(t *testing.T, _ *clrsnap.Process, snap *snapshot.Snapshot) {}},
+		{"GC", "without the heap", func(t *testing.T, p *clrsnap.Process, _ *snapshot.Snapshot) {
 			for what, err := range map[string]error{
 				"heap":     second(p.Heap(t.Context(), clrsnap.HeapOptions{})),
 				"tasks":    second(p.Tasks(t.Context(), clrsnap.TasksOptions{})),
@@ -295,7 +295,7 @@ func TestUnknownContracts(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func eachFrame(s *profile.Snapshot, do func(*profile.Frame)) {
+func eachFrame(s *snapshot.Snapshot, do func(*snapshot.Frame)) {
 	for i := range s.Threads {
 		for j := range s.Threads[i].Frames {
 			do(&s.Threads[i].Frames[j])

@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/target/recorded"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 var update = flag.Bool("update", false, "record the moments of testdata anew, from live programs")
@@ -154,7 +154,7 @@ func gist(t *testing.T, result any, err error) string {
 	if err != nil {
 		return err.Error()
 	}
-	if h, ok := result.(*profile.Heap); ok {
+	if h, ok := result.(*snapshot.Heap); ok {
 		copied := *h
 		copied.Graph, result = nil, &copied
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // textLooks are the looks whose results are kept as text, by the moment.
@@ -54,15 +54,15 @@ func textOf(t *testing.T, result any) []byte {
 	var err error
 	const rows = 40
 	switch r := result.(type) {
-	case *profile.Snapshot:
+	case *snapshot.Snapshot:
 		err = report.WaitGraph(&b, r, r.WaitGraph(), report.WaitGraphOptions{})
-	case *profile.Tasks:
+	case *snapshot.Tasks:
 		r.Duration = 0
 		err = report.TasksText(&b, r, report.TasksOptions{})
-	case *profile.Requests:
+	case *snapshot.Requests:
 		r.Duration = 0
 		err = report.RequestsText(&b, r, report.RequestsOptions{})
-	case *profile.Heap:
+	case *snapshot.Heap:
 		r.Duration = 0
 		err = report.HeapText(&b, r, report.HeapOptions{Rows: rows})
 	default:

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/module"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // tierAhead is the Tier of the methods of a native AOT program.
@@ -14,7 +14,7 @@ const tierAhead = "native AOT"
 
 // lineAhead returns the line of an instruction of a method, by the symbols or by the lines in the program itself; nil:
 // not known. start is the start of the method's code.
-func (n *Namer) lineAhead(at nativePlace, start arch.Addr) *profile.SourceLine {
+func (n *Namer) lineAhead(at nativePlace, start arch.Addr) *snapshot.SourceLine {
 	if l := n.lines.of(at); l != nil {
 		return l
 	}
@@ -22,7 +22,7 @@ func (n *Namer) lineAhead(at nativePlace, start arch.Addr) *profile.SourceLine {
 	if !ok {
 		return nil
 	}
-	return &profile.SourceLine{File: file, Line: line}
+	return &snapshot.SourceLine{File: file, Line: line}
 }
 
 // methodAhead returns the method at an address in code, and the start of the method's code. A part
@@ -44,7 +44,7 @@ func (n *Namer) methodAhead(in *module.Module, at arch.Addr) (m name.Method, sta
 }
 
 // NameResumedAhead names the method that goes on at an address, of a chain of awaits.
-func (n *Namer) NameResumedAhead(f *profile.Frame, at arch.Addr) {
+func (n *Namer) NameResumedAhead(f *snapshot.Frame, at arch.Addr) {
 	if n.engine.Ahead == nil || n.found == nil || n.found.Module == nil {
 		return
 	}

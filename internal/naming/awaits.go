@@ -5,12 +5,12 @@ import (
 
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/source"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // AsyncStep describes a step of a chain, with the line of the await. inner is the awaited step;
 // nil: unknown.
-func (n *Namer) AsyncStep(s, inner *async.Step) profile.Frame {
+func (n *Namer) AsyncStep(s, inner *async.Step) snapshot.Frame {
 	if s.Resumption != nil {
 		return n.resumptionFrame(s.Resumption, inner)
 	}
@@ -22,17 +22,17 @@ func (n *Namer) AsyncStep(s, inner *async.Step) profile.Frame {
 }
 
 // AsyncFrame describes a step of a chain, without a line.
-func (n *Namer) AsyncFrame(s *async.Step) profile.Frame {
+func (n *Namer) AsyncFrame(s *async.Step) snapshot.Frame {
 	if s.Resumption != nil {
 		f, _ := n.ResumedFrame(s.Resumption)
 		return f.Frame
 	}
 	if s.Box == nil {
-		return profile.Frame{
-			Kind: profile.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
+		return snapshot.Frame{
+			Kind: snapshot.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
 		}
 	}
-	f := profile.Frame{Kind: profile.Async}
+	f := snapshot.Frame{Kind: snapshot.Async}
 	n.setOwned(&f, &s.Box.Machine.Method)
 	return f
 }
@@ -44,7 +44,7 @@ func shortLabel(name string) string {
 }
 
 // awaitLine returns the line of the await at which a method waits; nil: unknown.
-func (n *Namer) awaitLine(b *async.Box) *profile.SourceLine {
+func (n *Namer) awaitLine(b *async.Box) *snapshot.SourceLine {
 	m := b.Machine
 	if n.lines == nil || !b.HasState || b.State < 0 || m.Image == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (n *Namer) awaitLine(b *async.Box) *profile.SourceLine {
 	return l
 }
 
-func (n *Namer) findAwaitLine(b *async.Box) *profile.SourceLine {
+func (n *Namer) findAwaitLine(b *async.Box) *snapshot.SourceLine {
 	m := b.Machine
 	in := moduleOf(m)
 	a, err := n.lines.finder.Assembly(&in)

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Generic is a frame of shared generic code with an object as context.
@@ -27,8 +27,8 @@ type ExactName struct {
 }
 
 // Rename names a frame of shared code.
-func (n *ExactName) Rename(f *profile.Frame) {
-	f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+func (n *ExactName) Rename(f *snapshot.Frame) {
+	f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, snapshot.ExactGenerics
 }
 
 // instance names the instantiation of the shared code of a method m that a frame runs. False:
@@ -146,7 +146,7 @@ func (n *Namer) Exactly(m *method.Method, kind gcinfo.Context, context arch.Addr
 }
 
 // nameSaved names the instantiation of a method by a context, if the context tells.
-func (n *Namer) nameSaved(f *profile.Frame, m *method.Method, context arch.Addr, volatile bool) {
+func (n *Namer) nameSaved(f *snapshot.Frame, m *method.Method, context arch.Addr, volatile bool) {
 	_, kind, ok := n.ContextArgument(m)
 	if !ok {
 		return

@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestGenerics compares the names of generic frames with the program's own names by typeof, in code of every kind. A
@@ -118,7 +118,7 @@ func (g *genericTally) String() string {
 
 // judgeGenerics compares a snapshot with the program's lines: place, thread, the method whose lambdas are on the
 // thread's stack, and the stack's other generic frames.
-func judgeGenerics(t *testing.T, snap *profile.Snapshot, places []string) genericTally {
+func judgeGenerics(t *testing.T, snap *snapshot.Snapshot, places []string) genericTally {
 	t.Helper()
 	tally := genericTally{tiers: map[string]int{}, untold: map[string]int{}, others: map[string]int{}}
 	for _, line := range places {
@@ -127,7 +127,7 @@ func judgeGenerics(t *testing.T, snap *profile.Snapshot, places []string) generi
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+		i := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool { return th.OSThreadID == tid })
 		if i < 0 {
 			t.Errorf("%s: no thread %d", parts[0], tid)
 			continue
@@ -151,10 +151,10 @@ type genericStack struct {
 	tally            *genericTally
 }
 
-func (g *genericStack) frame(f *profile.Frame) {
+func (g *genericStack) frame(f *snapshot.Frame) {
 	name, _, _ := strings.Cut(f.Display, "{")
 	own, want := f.Module == "generics", ""
-	if f.Kind != profile.Managed || !strings.Contains(name, "<") {
+	if f.Kind != snapshot.Managed || !strings.Contains(name, "<") {
 		return
 	}
 	switch {
@@ -168,14 +168,14 @@ func (g *genericStack) frame(f *profile.Frame) {
 		return
 	}
 	switch {
-	case f.Generics == profile.SharedGenerics:
+	case f.Generics == snapshot.SharedGenerics:
 		g.tally.shared++
 		g.tally.untold[f.Display+" "+f.Tier]++
 		if !strings.Contains(f.Display, "__Canon") {
 			g.t.Errorf("%s: %s is said to be shared", g.place, f.Display)
 		}
 		return
-	case f.Generics == profile.ExactGenerics:
+	case f.Generics == snapshot.ExactGenerics:
 		g.tally.exact++
 		g.tally.tiers[f.Tier]++
 		if strings.Contains(f.Display+f.Signature, "__Canon") {

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestGenericsMove takes stacks while collections move the objects that tell the instantiations. The right
@@ -67,9 +67,9 @@ func testGenericsMove(t *testing.T, runtime string) {
 // storm counts frames without an instantiation, and frames with an instantiation.
 type storm struct{ objects, plain, methods [2]int }
 
-func (s *storm) judge(t *testing.T, frames []profile.Frame) {
+func (s *storm) judge(t *testing.T, frames []snapshot.Frame) {
 	t.Helper()
-	managed := livetest.OfKind(frames, profile.Managed)
+	managed := livetest.OfKind(frames, snapshot.Managed)
 	for i := range managed[:max(len(managed)-1, 0)] {
 		f, caller := &managed[i], &managed[i+1]
 		var of *[2]int
@@ -84,7 +84,7 @@ func (s *storm) judge(t *testing.T, frames []profile.Frame) {
 		default:
 			continue
 		}
-		if f.Generics != profile.ExactGenerics {
+		if f.Generics != snapshot.ExactGenerics {
 			of[0]++
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Call is a call by managed code. Other methods may have been inlined at the call. A Call stays
@@ -41,7 +41,7 @@ func (c *Call) Key() CallKey { return CallKey{c.IP, c.Callee} }
 // InlinedFrame is an inlined method: a frame without registers, and the IL place of the call in
 // progress within the method. Without a module the place is unknown, or no lines are wanted.
 type InlinedFrame struct {
-	Frame profile.Frame
+	Frame snapshot.Frame
 	Place Place
 }
 
@@ -50,12 +50,12 @@ const maxInlined = 1 << 14
 
 // Call describes the call in progress in a managed frame; above is the called frame. False: nothing
 // can be said about the call.
-func (n *Namer) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bool) {
+func (n *Namer) Call(f *walk.Frame, frame int, above *snapshot.Frame) (Call, bool) {
 	if n.inlined == nil || f.Kind != walk.Managed || f.Exact || f.Code.Collectible {
 		return Call{}, false
 	}
 	c := Call{Frame: frame, Code: *f.Code, IP: f.IP(), Callee: f.Callee()}
-	if above.Kind == profile.Managed {
+	if above.Kind == snapshot.Managed {
 		c.Callee = arch.Addr(above.FunctionID)
 	}
 	return c, c.Callee != 0
@@ -67,9 +67,10 @@ func (n *Namer) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bool
 // ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. Then the inlined primitive is
 // added. An inlined method gets the part of the stack that belongs to the caller; the caller has no
 // part left then.
-func (n *Namer) WithPrimitive(frames []profile.Frame, calls []Call) []profile.Frame {
-	at := profile.PrimitiveOf(frames).Outer + 1
-	if first := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed }); at <= first {
+func (n *Namer) WithPrimitive(frames []snapshot.Frame, calls []Call) []snapshot.Frame {
+	at := snapshot.PrimitiveOf(frames).Outer + 1
+	if first := slices.IndexFunc(frames,
+		func(f snapshot.Frame) bool { return f.Kind == snapshot.Managed }); at <= first {
 		at = first // no primitive has a frame
 	}
 	i := slices.IndexFunc(calls, func(c Call) bool { return c.Frame == at })
@@ -77,11 +78,11 @@ func (n *Namer) WithPrimitive(frames []profile.Frame, calls []Call) []profile.Fr
 		return frames
 	}
 	found := n.InlinedAt(&calls[i])
-	if len(found) == 0 || profile.PrimitiveOf([]profile.Frame{found[0].Frame}).Kind == "" {
+	if len(found) == 0 || snapshot.PrimitiveOf([]snapshot.Frame{found[0].Frame}).Kind == "" {
 		return frames
 	}
 	out := n.WithInlined(nil, frames, calls[i:i+1])
-	outer := profile.PrimitiveOf(out).Outer
+	outer := snapshot.PrimitiveOf(out).Outer
 	if outer < at {
 		return frames
 	}
@@ -122,7 +123,7 @@ func (n *Namer) profiled() bool {
 // calls. calls are in ascending order of frames. The calls should be examined after the capture of
 // the stack: the data read by then includes every method inlined into the stack's methods. The
 // result is appended to out, or is frames if nothing was inlined.
-func (n *Namer) WithInlined(out, frames []profile.Frame, calls []Call) []profile.Frame {
+func (n *Namer) WithInlined(out, frames []snapshot.Frame, calls []Call) []snapshot.Frame {
 	from, begin := 0, len(out)
 	for i := range calls {
 		c := &calls[i]
@@ -277,7 +278,7 @@ func (n *Namer) inlinedFrame(f *inlining.Frame) (out InlinedFrame, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Frame = profile.Frame{Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc)}
+	out.Frame = snapshot.Frame{Kind: snapshot.Managed, Inlined: true, FunctionID: uint64(f.Desc)}
 	n.setOwned(&out.Frame, &m)
 	if n.lines == nil || m.Image == 0 {
 		return out, nil
@@ -306,7 +307,7 @@ func (n *Namer) nameInlined(f *inlining.Frame) (name.Method, error) {
 }
 
 // lineAt returns the source line of an inlined method's call; nil: there is none.
-func (n *Namer) lineAt(at *Place) *profile.SourceLine {
+func (n *Namer) lineAt(at *Place) *snapshot.SourceLine {
 	a, err := n.lines.finder.Assembly(&at.Module)
 	if err != nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/engine"
 	"clrsnap/internal/module"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestWithPrimitive: a primitive inlined into its caller explains the thread's wait, and the stack
@@ -17,36 +17,36 @@ func TestWithPrimitive(t *testing.T) {
 		methods []string // of the stack, leaf first; the program's methods begin with "Shop."
 		at      int      // the frame with the call at which the methods below were inlined, innermost first
 		inlined []string
-		kind    profile.WaitKind
+		kind    snapshot.WaitKind
 		outer   uint64 // end of the primitive's stack
 	}{
 		"event": {
 			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{event},
-			profile.EventWait, 0x300,
+			snapshot.EventWait, 0x300,
 		},
 		"two, and one of the program": {
 			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2,
-			[]string{event, later, "Shop.Inner"}, profile.CountdownWait, 0x300,
+			[]string{event, later, "Shop.Inner"}, snapshot.CountdownWait, 0x300,
 		},
 		"into a primitive": {
 			[]string{"", "System.Threading.Monitor.Wait", later, "Shop.Work", "Shop.Main"}, 2, []string{event},
-			profile.CountdownWait, 0x300,
+			snapshot.CountdownWait, 0x300,
 		},
 		"a method of the program": {
 			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{"Shop.Inner", event},
-			profile.MonitorWait, 0x200,
+			snapshot.MonitorWait, 0x200,
 		},
 		"further out": {
 			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main", "Shop.Begin"}, 3, []string{event},
-			profile.MonitorWait, 0x200,
+			snapshot.MonitorWait, 0x200,
 		},
 		"without a frame": {
 			[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"System.Threading.Thread.Join"},
-			profile.ThreadJoin, 0x200,
+			snapshot.ThreadJoin, 0x200,
 		},
 		"no wait": {[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"Shop.Inner"}, "", 0x100},
 		"outermost": {
-			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work"}, 2, []string{event}, profile.MonitorWait, 0x200,
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work"}, 2, []string{event}, snapshot.MonitorWait, 0x200,
 		},
 		"not blocked": {[]string{"Shop.Work", "Shop.Main", "Shop.Begin"}, 1, []string{event}, "", 0x100},
 	} {
@@ -59,13 +59,13 @@ func TestWithPrimitive(t *testing.T) {
 			engine:  &engine.Engine{Modules: &module.Set{}},
 			inlined: &inlined{known: map[CallKey][]InlinedFrame{call.Key(): found}},
 		}
-		var frames []profile.Frame
+		var frames []snapshot.Frame
 		for i, m := range tt.methods {
 			frames = append(frames, framed(m, uint64(i)*0x100))
 		}
 		before := slices.Clone(frames)
 		got := n.WithPrimitive(frames, []Call{call})
-		is := profile.PrimitiveOf(got)
+		is := snapshot.PrimitiveOf(got)
 		if is.Kind != tt.kind || got[is.Outer+1].SP != tt.outer {
 			t.Errorf("%s: %s, whose stack ends at %#x, want %s and %#x", name, is.Kind, got[is.Outer+1].SP,
 				tt.kind, tt.outer)
@@ -75,7 +75,7 @@ func TestWithPrimitive(t *testing.T) {
 				t.Errorf("%s: the stack of frame %d is above that of its caller", name, i)
 			}
 		}
-		if !slices.EqualFunc(frames, before, func(a, b profile.Frame) bool {
+		if !slices.EqualFunc(frames, before, func(a, b snapshot.Frame) bool {
 			return a.Method == b.Method && a.SP == b.SP
 		}) {
 			t.Errorf("%s: the stack itself has changed", name)
@@ -84,12 +84,12 @@ func TestWithPrimitive(t *testing.T) {
 }
 
 // framed is a frame of a method; without a name the frame is native.
-func framed(method string, sp uint64) profile.Frame {
+func framed(method string, sp uint64) snapshot.Frame {
 	switch {
 	case method == "":
-		return profile.Frame{Kind: profile.Native, SP: sp}
+		return snapshot.Frame{Kind: snapshot.Native, SP: sp}
 	case method[:5] == "Shop.":
-		return profile.Frame{Kind: profile.Managed, Module: "Shop", Method: method, SP: sp}
+		return snapshot.Frame{Kind: snapshot.Managed, Module: "Shop", Method: method, SP: sp}
 	}
-	return profile.Frame{Kind: profile.Managed, Module: coreLib, Method: method, SP: sp}
+	return snapshot.Frame{Kind: snapshot.Managed, Module: coreLib, Method: method, SP: sp}
 }

@@ -10,7 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // inlinedCases has, for each thread of the program "inlined", the inlined methods between the callee and the case,
@@ -65,7 +65,7 @@ func checkInlined(t *testing.T, a *testenv.App, list string, recorded bool) {
 	met := 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
-		root := slices.IndexFunc(th.Frames, func(f profile.Frame) bool {
+		root := slices.IndexFunc(th.Frames, func(f snapshot.Frame) bool {
 			return strings.HasPrefix(f.Method, "Inlined.Cases.")
 		})
 		if root < 0 {

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/module"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // late is what frames lack because there are no symbols on this machine. Symbols are fetched after the capture of all
@@ -39,11 +39,11 @@ func (s *Stacks) EndLate() {
 }
 
 // add notes a line that may be fetched later, and returns the empty line; nil: there is no room.
-func (l *late) add(n lateLine) *profile.SourceLine {
+func (l *late) add(n lateLine) *snapshot.SourceLine {
 	if len(l.lines) >= maxLines {
 		return nil
 	}
-	n.line = &profile.SourceLine{}
+	n.line = &snapshot.SourceLine{}
 	l.lines = append(l.lines, n)
 	return n.line
 }
@@ -78,7 +78,7 @@ func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
 }
 
 // Fetch gets missing symbols from Options.Source, and completes the frames of threads.
-func (s *Stacks) Fetch(ctx context.Context, threads []profile.Thread) {
+func (s *Stacks) Fetch(ctx context.Context, threads []snapshot.Thread) {
 	l := s.late
 	if s.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
 		return
@@ -97,14 +97,14 @@ func (s *Stacks) Fetch(ctx context.Context, threads []profile.Thread) {
 	for t := range threads {
 		frames := threads[t].Frames
 		for i := range frames {
-			if frames[i].Kind != profile.Native || frames[i].Module == "" {
+			if frames[i].Kind != snapshot.Native || frames[i].Module == "" {
 				continue
 			}
 			if at, ok := l.nativeAt(arch.Addr(frames[i].IP), i == 0); ok {
 				s.nameNative(&frames[i], at)
 			}
 		}
-		eachFrame(&threads[t], func(f *profile.Frame) {
+		eachFrame(&threads[t], func(f *snapshot.Frame) {
 			if f.Line != nil && f.Line.Line == 0 {
 				f.Line = nil
 			}
@@ -123,11 +123,11 @@ func (n *Namer) completeLine(l *lateLine) {
 }
 
 // eachFrame visits the frames of a thread and of the thread's exceptions.
-func eachFrame(t *profile.Thread, visit func(*profile.Frame)) {
+func eachFrame(t *snapshot.Thread, visit func(*snapshot.Frame)) {
 	for i := range t.Frames {
 		visit(&t.Frames[i])
 	}
-	exceptions := append([]*profile.ExceptionInfo{t.Exception}, t.Handling...)
+	exceptions := append([]*snapshot.ExceptionInfo{t.Exception}, t.Handling...)
 	if t.FailFast != nil {
 		exceptions = append(exceptions, t.FailFast.Exception)
 	}

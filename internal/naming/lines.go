@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // sourceFiles are the target's files and symbols, for package source.
@@ -55,11 +55,11 @@ func (s sourceFiles) Bundle() (target.File, string, error) {
 // lines are the source lines of code that stays; nil stands for no line.
 type lines struct {
 	finder *source.Finder
-	known  map[walk.Place]*profile.SourceLine
-	native map[nativePlace]*profile.SourceLine // ip is 0
-	late   bool                                // frames get no lines now: see Place
-	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
-	awaits map[AwaitKey]*profile.SourceLine
+	known  map[walk.Place]*snapshot.SourceLine
+	native map[nativePlace]*snapshot.SourceLine // ip is 0
+	late   bool                                 // frames get no lines now: see Place
+	maps   map[arch.Addr]ilmap.Map              // of code that stays, by its start
+	awaits map[AwaitKey]*snapshot.SourceLine
 	// the IL offsets of the awaits at which a method may be suspended; the runtime itself has suspended the method
 	resumed map[ResumedKey][]uint32
 }
@@ -80,8 +80,8 @@ type ResumedKey struct {
 
 func newLines(f *source.Finder) *lines {
 	return &lines{
-		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
-		maps: map[arch.Addr]ilmap.Map{}, awaits: map[AwaitKey]*profile.SourceLine{},
+		finder: f, known: map[walk.Place]*snapshot.SourceLine{}, native: map[nativePlace]*snapshot.SourceLine{},
+		maps: map[arch.Addr]ilmap.Map{}, awaits: map[AwaitKey]*snapshot.SourceLine{},
 		resumed: map[ResumedKey][]uint32{},
 	}
 }
@@ -93,14 +93,14 @@ const maxLines = 1 << 16
 const maxMaps = 1 << 8
 
 // of returns the line of a native frame; nil: there is none.
-func (l *lines) of(f nativePlace) *profile.SourceLine {
+func (l *lines) of(f nativePlace) *snapshot.SourceLine {
 	key := nativePlace{module: f.module, at: f.at}
 	if line, ok := l.native[key]; ok {
 		return line
 	}
-	var line *profile.SourceLine
+	var line *snapshot.SourceLine
 	if at, err := f.module.Line(f.at); err == nil {
-		line = &profile.SourceLine{File: at.File, Line: at.Line, Column: at.Column}
+		line = &snapshot.SourceLine{File: at.File, Line: at.Line, Column: at.Column}
 	}
 	if len(l.native) >= maxLines {
 		clear(l.native)
@@ -110,15 +110,15 @@ func (l *lines) of(f nativePlace) *profile.SourceLine {
 }
 
 // sourceLine converts a line for a frame.
-func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
-	return &profile.SourceLine{
+func sourceLine(l *source.Line, approximate bool) *snapshot.SourceLine {
+	return &snapshot.SourceLine{
 		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || approximate,
 	}
 }
 
 // lateLine is a place in managed code, and the line of frames there. The line is still empty.
 type lateLine struct {
-	line     *profile.SourceLine
+	line     *snapshot.SourceLine
 	assembly *source.Assembly
 	code     codemap.Code
 	at       walk.Place

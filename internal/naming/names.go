@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Tier says how code was compiled; "" for unmanaged code.
@@ -26,7 +26,7 @@ func (n *Namer) Tier(c *codemap.Code) (string, error) {
 
 // NamedFrame is a walked frame with its name.
 type NamedFrame struct {
-	profile.Frame
+	snapshot.Frame
 	Of      ImageMethod // the zero value for native frames
 	Later   *Generic    // how the name can be completed later; nil: the name is complete
 	Passing bool        // the name is not kept: the types in the name can be unloaded
@@ -42,7 +42,7 @@ type ImageMethod struct {
 func (m *ImageMethod) HasPlace() bool { return m.Image != 0 && m.HasMetadata() }
 
 // nameCode is methodFrame without a line. tierErr is why the tier is not known.
-func (n *Namer) nameCode(out *profile.Frame, code *codemap.Code, ip arch.Addr) (m ImageMethod, tierErr, err error) {
+func (n *Namer) nameCode(out *snapshot.Frame, code *codemap.Code, ip arch.Addr) (m ImageMethod, tierErr, err error) {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	known, err := n.MethodOf(code)
@@ -98,25 +98,25 @@ func (n *Namer) MethodOf(code *codemap.Code) (m MethodOfCode, err error) {
 }
 
 // nameMethod names a method, and returns the image of the method's assembly.
-func (n *Namer) nameMethod(out *profile.Frame, m *method.Method, volatile bool) (image arch.Addr, err error) {
+func (n *Namer) nameMethod(out *snapshot.Frame, m *method.Method, volatile bool) (image arch.Addr, err error) {
 	named, err := n.runtime.Names.Method(m, volatile)
 	if err != nil {
 		return 0, err
 	}
 	n.setOwned(out, &named)
 	if named.Shared {
-		out.Generics = profile.SharedGenerics
+		out.Generics = snapshot.SharedGenerics
 	}
 	return named.Image, nil
 }
 
 // setName gives a frame the name of a method.
-func setName(out *profile.Frame, m *name.Method) {
+func setName(out *snapshot.Frame, m *name.Method) {
 	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
 }
 
 // setOwned is setName for an assembly with an owner.
-func (n *Namer) setOwned(out *profile.Frame, m *name.Method) {
+func (n *Namer) setOwned(out *snapshot.Frame, m *name.Method) {
 	setName(out, m)
 	out.Owner, out.Unproved = n.Owner(m.Assembly, m.Image), m.Unproved
 }
@@ -132,8 +132,8 @@ func (n *Namer) callee(f *walk.Frame) (call name.PInvoke, ok bool) {
 
 // NameCallee names a frame without a symbol by the P/Invoke of its caller, a managed frame. NameCallee returns false
 // if nothing is changed: the frame must be of the function to which the runtime has linked the P/Invoke.
-func (n *Namer) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
-	if frame.Kind != profile.Native || frame.Method != "" || frame.Tier != "" {
+func (n *Namer) NameCallee(frame *snapshot.Frame, caller *walk.Frame) bool {
+	if frame.Kind != snapshot.Native || frame.Method != "" || frame.Tier != "" {
 		return false
 	}
 	call, ok := n.callee(caller)
@@ -151,8 +151,8 @@ func (n *Namer) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
 }
 
 // stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts as native.
-func (n *Namer) stubFrame(f *walk.Frame) profile.Frame {
-	out := n.bare(f, profile.Native)
+func (n *Namer) stubFrame(f *walk.Frame) snapshot.Frame {
+	out := n.bare(f, snapshot.Native)
 	out.Display = "[stub]"
 	if f.Code == nil || f.Code.Kind == codemap.None {
 		out.Display = "[runtime helper]"
@@ -163,6 +163,6 @@ func (n *Namer) stubFrame(f *walk.Frame) profile.Frame {
 	return out
 }
 
-func (n *Namer) bare(f *walk.Frame, kind profile.Kind) profile.Frame {
-	return profile.Frame{Kind: kind, IP: uint64(f.IP()), SP: f.Context.Regs[n.engine.Arch.SP]}
+func (n *Namer) bare(f *walk.Frame, kind snapshot.Kind) snapshot.Frame {
+	return snapshot.Frame{Kind: kind, IP: uint64(f.IP()), SP: f.Context.Regs[n.engine.Arch.SP]}
 }

@@ -9,12 +9,12 @@ import (
 	"clrsnap/internal/locate"
 	"clrsnap/internal/module"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Owner tells the owner of an assembly, by simple name and address of the image. The first call reads files beside
 // the assemblies: a merely listed process has no use for the files.
-func (n *Namer) Owner(assembly string, image arch.Addr) profile.Origin {
+func (n *Namer) Owner(assembly string, image arch.Addr) snapshot.Origin {
 	if n.owners == nil {
 		var bundle arch.Addr
 		if in := n.singleFile(); in != nil {

@@ -17,6 +17,7 @@ import (
 	"clrsnap/profile"
 	"clrsnap/record"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 )
 
 // rebuilt is a program whose file is overwritten by another build.
@@ -162,7 +163,7 @@ func checkRebuilt(t *testing.T, p *clrsnap.Process, want certainty) {
 	}
 	gate := livetest.Thread(t, s, "waiter").Wait
 	if gate == nil {
-		gate = new(profile.Wait)
+		gate = new(snapshot.Wait)
 	}
 	other := want == nameless && strings.Contains(gate.Type, "Rebuilt") ||
 		want == proved && strings.Contains(gate.Type, "(?)")
@@ -225,11 +226,11 @@ func wantName(name string, want certainty) string {
 }
 
 // checkRebuiltFrames requires that the thread has the method, with the wanted certainty.
-func checkRebuiltFrames(t *testing.T, th *profile.Thread, name string, want certainty) {
+func checkRebuiltFrames(t *testing.T, th *snapshot.Thread, name string, want certainty) {
 	t.Helper()
 	for i := range th.Frames {
 		f := &th.Frames[i]
-		if f.Kind != profile.Managed || strings.HasPrefix(f.Method, "System.") {
+		if f.Kind != snapshot.Managed || strings.HasPrefix(f.Method, "System.") {
 			continue
 		}
 		if want == nameless {

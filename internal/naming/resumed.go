@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/source"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The methods that the runtime itself suspends (async.Resumption), and the lines of their awaits.
@@ -23,7 +23,7 @@ import (
 
 // resumptionFrame describes a method suspended by the runtime itself, with a line. inner is the step that the method
 // awaits; nil: none.
-func (n *Namer) resumptionFrame(m *async.Resumption, inner *async.Step) profile.Frame {
+func (n *Namer) resumptionFrame(m *async.Resumption, inner *async.Step) snapshot.Frame {
 	called := n.StepName(inner)
 	f, code := n.ResumedFrame(m)
 	if code != nil {
@@ -34,7 +34,7 @@ func (n *Namer) resumptionFrame(m *async.Resumption, inner *async.Step) profile.
 
 // ResumedFrame is resumptionFrame without a line. code is nil if the method is not known.
 func (n *Namer) ResumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.Code) {
-	f.Kind, f.IP, f.Display = profile.Async, uint64(m.IP), fmt.Sprintf("[code at %v]", m.IP)
+	f.Kind, f.IP, f.Display = snapshot.Async, uint64(m.IP), fmt.Sprintf("[code at %v]", m.IP)
 	f.Short = f.Display
 	if n.runtime == nil {
 		n.NameResumedAhead(&f.Frame, m.IP)
@@ -47,7 +47,7 @@ func (n *Namer) ResumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.C
 	if f.Of, _, err = n.nameCode(&f.Frame, &c, m.IP); err != nil { // the frame itself says so
 		return f, nil
 	}
-	if f.Generics == profile.SharedGenerics && m.Context != 0 {
+	if f.Generics == snapshot.SharedGenerics && m.Context != 0 {
 		n.nameSaved(&f.Frame, &f.Of.Method, m.Context, c.Collectible)
 	}
 	return f, &c
@@ -57,7 +57,7 @@ func (n *Namer) ResumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.C
 // known.
 func (n *Namer) resumptionLine(
 	of *ImageMethod, code *codemap.Code, m *async.Resumption, assembly, inner string,
-) *profile.SourceLine {
+) *snapshot.SourceLine {
 	if n.lines == nil || n.lines.late || !of.HasPlace() {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (n *Namer) resumptionLine(
 }
 
 // oneAwaitLine returns the common line of some IL offsets of a method; nil: there are several lines, or none.
-func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.SourceLine) {
+func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *snapshot.SourceLine) {
 	for _, il := range ils {
 		l, err := a.Line(rid, il)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Frame names a walked frame. above is the method of the frame above; "": the frame above is not managed, or there is
@@ -61,7 +61,7 @@ func (s Stacks) Frame(f *walk.Frame, above string) (out NamedFrame, err error) {
 		out.Frame = s.stubFrame(f)
 		return out, nil
 	}
-	out.Frame = s.bare(f, profile.Native)
+	out.Frame = s.bare(f, snapshot.Native)
 	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
 	if s.nameAhead(&out.Frame, f) {
 		return out, nil
@@ -74,11 +74,11 @@ func (s Stacks) Frame(f *walk.Frame, above string) (out NamedFrame, err error) {
 }
 
 func (s Stacks) managedFrame(f *walk.Frame, above string) (out NamedFrame, err error) {
-	out.Frame = s.bare(f, profile.Managed)
+	out.Frame = s.bare(f, snapshot.Managed)
 	if out.Of, err = s.methodFrame(&out.Frame, f.Code, f.IP(), f.Place(), above); err != nil {
 		return out, err
 	}
-	if out.Generics == profile.SharedGenerics && s.generics != noInstance {
+	if out.Generics == snapshot.SharedGenerics && s.generics != noInstance {
 		s.nameInstance(&out, f)
 	}
 	if s.engine.Walker.Filter(f) {
@@ -109,7 +109,7 @@ func (s Stacks) nameInstance(out *NamedFrame, f *walk.Frame) {
 // methodFrame names the method whose code is at ip. The place at is the method's, and above the method of the frame
 // above. With an error, out has a placeholder in place of the name, or no tier.
 func (s Stacks) methodFrame(
-	out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place, above string,
+	out *snapshot.Frame, code *codemap.Code, ip arch.Addr, at walk.Place, above string,
 ) (ImageMethod, error) {
 	m, tierErr, err := s.nameCode(out, code, ip)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s Stacks) methodFrame(
 
 // line returns the source line of a place in code of a method, in an assembly; nil: there is no line. above is the
 // method of the frame above.
-func (s Stacks) line(m *ImageMethod, code *codemap.Code, at walk.Place, assembly, above string) *profile.SourceLine {
+func (s Stacks) line(m *ImageMethod, code *codemap.Code, at walk.Place, assembly, above string) *snapshot.SourceLine {
 	if s.lines == nil || s.lines.late || !m.HasPlace() {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (s Stacks) line(m *ImageMethod, code *codemap.Code, at walk.Place, assembly
 	if !ok {
 		return nil
 	}
-	var out *profile.SourceLine
+	var out *snapshot.SourceLine
 	place := lateLine{
 		assembly: a, code: *code, at: at, method: m.Method, above: above, il: il, next: next, exact: exact,
 	}
@@ -163,7 +163,7 @@ func (s Stacks) line(m *ImageMethod, code *codemap.Code, at walk.Place, assembly
 }
 
 // nameNative gives a native frame a name and a line, as far as there are symbols.
-func (s Stacks) nameNative(out *profile.Frame, f nativePlace) {
+func (s Stacks) nameNative(out *snapshot.Frame, f nativePlace) {
 	if f.module == nil {
 		return
 	}
@@ -180,7 +180,7 @@ func (s Stacks) nameNative(out *profile.Frame, f nativePlace) {
 
 // nameAhead turns a frame walked as a native frame into the frame of a method compiled ahead of
 // time. False: the function is no method, or has no name.
-func (s Stacks) nameAhead(out *profile.Frame, f *walk.Frame) bool {
+func (s Stacks) nameAhead(out *snapshot.Frame, f *walk.Frame) bool {
 	if s.engine.Ahead == nil || f.Module == nil || f.Module != s.found.Module {
 		return false
 	}
@@ -189,7 +189,7 @@ func (s Stacks) nameAhead(out *profile.Frame, f *walk.Frame) bool {
 	if !ok {
 		return false
 	}
-	out.Kind, out.Tier, out.Offset = profile.Managed, tierAhead, uint64(f.IP()-start)
+	out.Kind, out.Tier, out.Offset = snapshot.Managed, tierAhead, uint64(f.IP()-start)
 	setName(out, &m)
 	if s.lines != nil && !s.lasting {
 		out.Line = s.lineAhead(at, start)

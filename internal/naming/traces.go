@@ -10,18 +10,18 @@ import (
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TraceFrame names a frame of an exception's stack trace. The name comes from the frame's
 // MethodDesc, if the frame's address is in code of the same method: the memory of an unloaded
 // method can belong to another method. above is the method that the frame has called; "": unknown.
-func (s Stacks) TraceFrame(f *thread.TraceFrame, above string) profile.TraceFrame {
+func (s Stacks) TraceFrame(f *thread.TraceFrame, above string) snapshot.TraceFrame {
 	if s.runtime == nil {
 		return s.traceFrameAhead(f)
 	}
-	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
-	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
+	out := snapshot.TraceFrame{EndsTrace: f.EndsTrace}
+	out.Kind, out.IP, out.SP, out.FunctionID = snapshot.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
 	out.Display = fmt.Sprintf("[method %v]", f.Method)
 	out.Short = out.Display
 	if f.IP == 0 {
@@ -58,7 +58,7 @@ const noState = -1
 
 // confirmLine makes an approximate line of a trace's frame certain if the call has the same line.
 // If the call has another line, the frame keeps the line of the address alone, as .NET prints.
-func (s Stacks) confirmLine(f *profile.Frame, m *ImageMethod, code *codemap.Code, above string) {
+func (s Stacks) confirmLine(f *snapshot.Frame, m *ImageMethod, code *codemap.Code, above string) {
 	if source.LastName(above) == "" || f.Line == nil || !f.Line.Approximate {
 		return
 	}
@@ -73,9 +73,9 @@ func (s Stacks) confirmLine(f *profile.Frame, m *ImageMethod, code *codemap.Code
 const longestCall = 8
 
 // traceFrameAhead is TraceFrame.
-func (s Stacks) traceFrameAhead(f *thread.TraceFrame) profile.TraceFrame {
-	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
-	out.Kind, out.IP = profile.Managed, uint64(f.IP)
+func (s Stacks) traceFrameAhead(f *thread.TraceFrame) snapshot.TraceFrame {
+	out := snapshot.TraceFrame{EndsTrace: f.EndsTrace}
+	out.Kind, out.IP = snapshot.Managed, uint64(f.IP)
 	out.Display = fmt.Sprintf("[code at %v]", f.IP)
 	out.Short = out.Display
 	if s.engine.Ahead == nil || s.found == nil || s.found.Module == nil {
@@ -91,7 +91,7 @@ func (s Stacks) traceFrameAhead(f *thread.TraceFrame) profile.TraceFrame {
 	out.Hidden = s.engine.Ahead.Hidden(start)
 	if !ok {
 		if s.nameNative(&out.Frame, nativePlace{in, f.IP, at}); out.Method != "" {
-			out.Kind, out.Module = profile.Native, in.Name
+			out.Kind, out.Module = snapshot.Native, in.Name
 		}
 		return out
 	}

@@ -9,10 +9,11 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Method names a frame: the method, and the source line if known.
-func Method(f *profile.Frame) string {
+func Method(f *snapshot.Frame) string {
 	if f == nil {
 		return "code that is not known"
 	}
@@ -26,7 +27,7 @@ func Method(f *profile.Frame) string {
 	return name
 }
 
-func approximate(l *profile.SourceLine) string {
+func approximate(l *snapshot.SourceLine) string {
 	if l.Approximate {
 		return "~"
 	}
@@ -39,7 +40,7 @@ func FileName(path string) string {
 }
 
 // ThreadName names a thread: "orders-1 (4242)" or "thread 4242".
-func ThreadName(t profile.ThreadRef) string {
+func ThreadName(t snapshot.ThreadRef) string {
 	switch {
 	case t.OSThreadID == 0:
 		return "a thread that has ended"
@@ -105,7 +106,7 @@ func addressed(s string, at uint64, otherwise string) string {
 }
 
 // ObjectOf names the object of a wait, or of a hold, with the object's field.
-func ObjectOf(w *profile.Wait, otherwise string) string {
+func ObjectOf(w *snapshot.Wait, otherwise string) string {
 	field := display.Field(w.Field)
 	text := addressed(display.TypeOf(w.Type, w.Of), w.Object, otherwise)
 	if field == "" {
@@ -133,22 +134,22 @@ func IsGenerated(method string) bool {
 }
 
 // WaitPhrases describe a thread's wait; %s stands for the awaited object.
-var WaitPhrases = map[profile.WaitKind]string{
-	profile.MonitorEnter: "waits to enter Monitor of %s", profile.MonitorWait: "waits in Monitor.Wait of %s",
-	profile.LockEnter: "waits to enter %s", profile.SpinLockEnter: "spins to enter %s",
-	profile.ReadLock:        "waits to read under %s",
-	profile.UpgradeableLock: "waits to read, upgradeable, under %s", profile.WriteLock: "waits to write under %s",
-	profile.SemaphoreWait: "waits for %s", profile.EventWait: "waits for %s", profile.CountdownWait: "waits for %s",
-	profile.BarrierWait: "waits at %s", profile.CollectionTake: "waits to take from %s",
-	profile.CollectionAdd: "waits to add to %s", profile.TaskWait: "waits for %s",
-	profile.ThreadJoin: "waits for the end of %s", profile.ThreadSleep: "sleeps", profile.HandleOne: "waits for %s",
-	profile.TaskWaitAll: "waits for all of several tasks", profile.TaskWaitAny: "waits for any of several tasks",
-	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
+var WaitPhrases = map[snapshot.WaitKind]string{
+	snapshot.MonitorEnter: "waits to enter Monitor of %s", snapshot.MonitorWait: "waits in Monitor.Wait of %s",
+	snapshot.LockEnter: "waits to enter %s", snapshot.SpinLockEnter: "spins to enter %s",
+	snapshot.ReadLock:        "waits to read under %s",
+	snapshot.UpgradeableLock: "waits to read, upgradeable, under %s", snapshot.WriteLock: "waits to write under %s",
+	snapshot.SemaphoreWait: "waits for %s", snapshot.EventWait: "waits for %s", snapshot.CountdownWait: "waits for %s",
+	snapshot.BarrierWait: "waits at %s", snapshot.CollectionTake: "waits to take from %s",
+	snapshot.CollectionAdd: "waits to add to %s", snapshot.TaskWait: "waits for %s",
+	snapshot.ThreadJoin: "waits for the end of %s", snapshot.ThreadSleep: "sleeps", snapshot.HandleOne: "waits for %s",
+	snapshot.TaskWaitAll: "waits for all of several tasks", snapshot.TaskWaitAny: "waits for any of several tasks",
+	snapshot.HandleAny: "waits for any of several handles", snapshot.HandleAll: "waits for all of several handles",
 }
 
 // WaitPhrase describes a thread's holds and its wait: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held
 // by orders-2 (4242)". The phrase begins with a blank.
-func WaitPhrase(t *profile.Thread) string {
+func WaitPhrase(t *snapshot.Thread) string {
 	var holds []string
 	for i := range t.Holds {
 		h := &t.Holds[i]
@@ -162,16 +163,16 @@ func WaitPhrase(t *profile.Thread) string {
 }
 
 // Doing says what a thread does.
-func Doing(t *profile.Thread) string {
+func Doing(t *snapshot.Thread) string {
 	w := t.Wait
 	switch {
 	case w == nil && t.State == "running":
 		return "runs"
 	case w == nil:
 		return "is " + t.State
-	case w.Kind == profile.WaitIO && w.Target != "":
+	case w.Kind == snapshot.WaitIO && w.Target != "":
 		return "is in " + w.Target
-	case w.Kind == profile.WaitRuntime && w.Owner != nil:
+	case w.Kind == snapshot.WaitRuntime && w.Owner != nil:
 		return fmt.Sprintf("waits for the static constructor of %s, which %s runs", w.Type, ThreadName(*w.Owner))
 	case WaitPhrases[w.Kind] == "":
 		return "is " + t.State
@@ -180,11 +181,11 @@ func Doing(t *profile.Thread) string {
 	if w.Method != "" {
 		thing = "async " + w.Method
 	}
-	if w.Kind == profile.ThreadJoin && w.Owner != nil {
+	if w.Kind == snapshot.ThreadJoin && w.Owner != nil {
 		thing = ThreadName(*w.Owner)
 	}
 	text := strings.Replace(WaitPhrases[w.Kind], "%s", thing, 1)
-	if w.Owner != nil && w.Kind == profile.HandleAll {
+	if w.Owner != nil && w.Kind == snapshot.HandleAll {
 		text += ", among them " + thing
 	}
 	if len(w.Tasks) > 0 {
@@ -194,7 +195,7 @@ func Doing(t *profile.Thread) string {
 }
 
 // someTasks names the first of several tasks with a known owner, and the owner.
-func someTasks(tasks []profile.Wait) string {
+func someTasks(tasks []snapshot.Wait) string {
 	for i := range tasks {
 		t := &tasks[i]
 		if t.Owner == nil {
@@ -210,7 +211,7 @@ func someTasks(tasks []profile.Wait) string {
 }
 
 // Unsure marks an uncertain wait or hold.
-func Unsure(w *profile.Wait) string {
+func Unsure(w *snapshot.Wait) string {
 	if w.Certain {
 		return ""
 	}
@@ -218,13 +219,13 @@ func Unsure(w *profile.Wait) string {
 }
 
 // hasIt names the holder of the awaited object, or the thread that comes first, if known.
-func hasIt(w *profile.Wait) string {
+func hasIt(w *snapshot.Wait) string {
 	switch {
-	case w.Owner != nil && w.Kind == profile.ThreadJoin:
+	case w.Owner != nil && w.Kind == snapshot.ThreadJoin:
 		return "" // the owner is the awaited thread
-	case w.Owner != nil && w.Kind == profile.TaskWait && w.Detail != "Running":
+	case w.Owner != nil && w.Kind == snapshot.TaskWait && w.Detail != "Running":
 		return ", which depends on " + ThreadName(*w.Owner)
-	case w.Owner != nil && w.Kind == profile.TaskWait:
+	case w.Owner != nil && w.Kind == snapshot.TaskWait:
 		return ", run by " + ThreadName(*w.Owner)
 	case w.Owner != nil:
 		return ", held by " + ThreadName(*w.Owner)
@@ -238,7 +239,7 @@ func hasIt(w *profile.Wait) string {
 }
 
 // someThreads names the first threads of a list, and the number of further threads.
-func someThreads(of []profile.ThreadRef) string {
+func someThreads(of []snapshot.ThreadRef) string {
 	const most = 3
 	var names []string
 	for _, t := range of[:min(most, len(of))] {

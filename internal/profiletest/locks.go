@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // LockShop is a recording with waits for locks. Some of their holders were looked at.
@@ -11,7 +12,8 @@ func LockShop() *profile.Recording {
 	s := newShop()
 	event := func(module, display, short string) int32 {
 		return s.Location(profile.Location{
-			Function: s.Function(profile.Function{Kind: profile.Event, Display: display, Short: short, Module: module}),
+			Function: s.Function(profile.Function{Kind: snapshot.Event, Display: display, Short: short,
+				Module: module}),
 		})
 	}
 	orders := event("Shop", "lock Shop.Order", "lock Order")
@@ -43,8 +45,9 @@ func LockShop() *profile.Recording {
 	wait(0, 2, unseen, evil, MainName)
 	r := s.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), 2*time.Second
-	r.Processes = []profile.Process{
-		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	r.Processes = []snapshot.Process{
+		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: snapshot.Runtime{Version: "10.0.9",
+			Shape: "shared"}},
 	}
 	r.Modes = []profile.ModeStats{{Mode: profile.Contention, Samples: 5, Seen: 5}}
 	r.Cost = profile.Cost{TargetCPU: 90 * time.Millisecond, Processors: 2}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Example is a small recording of CPU time, with samples of 10 ms: 10 in Program.Main,
@@ -16,7 +17,7 @@ func Example(evict int) *profile.Recording {
 	thread := b.Thread(profile.RecordedThread{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop", Role: "Main"})
 	at := func(method, signature string) int32 {
 		f := b.Function(profile.Function{
-			Kind: profile.Managed, Method: method, Display: method, Short: strings.TrimPrefix(method, "Shop."),
+			Kind: snapshot.Managed, Method: method, Display: method, Short: strings.TrimPrefix(method, "Shop."),
 			Signature: signature, Module: "Shop",
 		})
 		return b.Location(profile.Location{Function: f})
@@ -37,7 +38,7 @@ func Example(evict int) *profile.Recording {
 	add(evict, remove, main)
 	r := b.Recording()
 	r.Start, r.Duration = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), time.Second
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
+	r.Processes = []snapshot.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 100, Samples: len(r.Samples)}}
 	return r
 }
@@ -53,8 +54,9 @@ func Million() *profile.Recording {
 	for i := range 4000 {
 		name := fmt.Sprintf("Shop.Orders.Service%d.HandleAsync", i/4)
 		f := b.Function(profile.Function{
-			Kind: profile.Managed, Method: name, Display: name, Short: name[12:], Signature: "(Shop.Orders.Order, int)",
-			Module: "Shop",
+			Kind: snapshot.Managed, Method: name, Display: name, Short: name[12:],
+			Signature: "(Shop.Orders.Order, int)",
+			Module:    "Shop",
 		})
 		locations = append(locations, b.Location(profile.Location{
 			Function: f, Offset: uint64(i % 4 * 16), Tier: "tier-1",
@@ -69,7 +71,7 @@ func Million() *profile.Recording {
 		nodes = append(nodes, at)
 	}
 	r := b.Recording()
-	r.Processes = []profile.Process{{PID: 1, Command: "dotnet Shop.dll"}}
+	r.Processes = []snapshot.Process{{PID: 1, Command: "dotnet Shop.dll"}}
 	for i := range threads {
 		b.Thread(profile.RecordedThread{OSThreadID: 100 + i, ManagedThreadID: i, Name: fmt.Sprint("worker-", i)})
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // RestingShop is BusyShop with a pool of workers and the runtime's own threads. Most of these threads wait
@@ -50,7 +51,7 @@ func RestingShop() *profile.Recording {
 	}
 	r := s.Recording()
 	r.Start, r.Duration = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), time.Second
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80"}}
+	r.Processes = []snapshot.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80"}}
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 99}, {Mode: profile.Wall, Rate: 99}}
 	for i := range r.Modes {
 		m := &r.Modes[i]

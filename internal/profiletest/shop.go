@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // CoreLib is the name of .NET's own assembly.
@@ -38,9 +39,9 @@ func (s *shop) stack(names ...string) int32 {
 
 func shopFunction(name string) profile.Function {
 	if module, symbol, ok := strings.Cut(name, "!"); ok {
-		kind := profile.Native
+		kind := snapshot.Native
 		if module == "kernel" {
-			kind = profile.Kernel
+			kind = snapshot.Kernel
 		}
 		if symbol == "" {
 			return profile.Function{Kind: kind, Display: "[" + module + "]", Short: "[" + module + "]", Module: module}
@@ -53,7 +54,7 @@ func shopFunction(name string) profile.Function {
 		module = CoreLib
 	}
 	return profile.Function{
-		Kind: profile.Managed, Method: full, Display: full, Short: display.Shorten(full), Signature: signature,
+		Kind: snapshot.Managed, Method: full, Display: full, Short: display.Shorten(full), Signature: signature,
 		Module: module,
 	}
 }
@@ -104,8 +105,9 @@ func BusyShop() *profile.Recording {
 	})
 	r := s.Recording()
 	r.Start, r.Duration = time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)), 20*time.Second
-	r.Processes = []profile.Process{
-		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	r.Processes = []snapshot.Process{
+		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: snapshot.Runtime{Version: "10.0.9",
+			Shape: "shared"}},
 	}
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 99, Source: profile.FromThreads, Samples: 1730, Lost: 70, Late: 9},
@@ -131,8 +133,9 @@ func CalmShop() *profile.Recording {
 	cpu(24, 5, waitName, "libc.so.6!pthread_cond_wait", "kernel!do_futex")
 	r := s.Recording()
 	r.Duration = 20 * time.Second
-	r.Processes = []profile.Process{
-		{PID: 3131, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	r.Processes = []snapshot.Process{
+		{PID: 3131, Command: "dotnet Shop.dll --port 80", Runtime: snapshot.Runtime{Version: "10.0.9",
+			Shape: "shared"}},
 	}
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 99, Samples: 974}}
 	r.Cost = profile.Cost{TargetCPU: 9800 * time.Millisecond, Processors: 2}
@@ -144,13 +147,14 @@ func EventShop() *profile.Recording {
 	s := newShop()
 	event := func(module, display, short string) int32 {
 		return s.Location(profile.Location{
-			Function: s.Function(profile.Function{Kind: profile.Event, Display: display, Short: short, Module: module}),
+			Function: s.Function(profile.Function{Kind: snapshot.Event, Display: display, Short: short,
+				Module: module}),
 		})
 	}
 	queue := event("Shop", "Shop.Orders.Queue<System.Int32>", "Queue<Int32>")
 	array := event(CoreLib, "System.Byte[]", "Byte[]")
 	thrown := s.Location(profile.Location{Function: s.Function(profile.Function{
-		Kind: profile.Event, Display: "System.InvalidOperationException", Short: "InvalidOperationException",
+		Kind: snapshot.Event, Display: "System.InvalidOperationException", Short: "InvalidOperationException",
 		Module: CoreLib, Fate: profile.CaughtBy + "Shop.Tree.Visit",
 	})})
 	evil := event("Shop", "Shop.\x1b[31mEvil;Exception", "\x1b[31mEvil;Exception")
@@ -193,8 +197,9 @@ func EventShop() *profile.Recording {
 
 	r := s.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 2*time.Second
-	r.Processes = []profile.Process{
-		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	r.Processes = []snapshot.Process{
+		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: snapshot.Runtime{Version: "10.0.9",
+			Shape: "shared"}},
 	}
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 99, Source: profile.FromProcessors, Samples: 5},

@@ -1,6 +1,9 @@
 package profiletest
 
-import "clrsnap/profile"
+import (
+	"clrsnap/profile"
+	"clrsnap/snapshot"
+)
 
 // SourceShop is a recording of functions with source lines: several lines of one function, with recursion, a line
 // that is only the nearest before, a line with hostile text, and a line without text; and allocations.
@@ -37,13 +40,13 @@ func SourceShop() *profile.Recording {
 	s.add(1, 0, profile.CPU, profile.Running, 10, stack(startLater, visit, lost))
 	s.add(1, 1, profile.CPU, profile.Running, 10, stack(startLater))
 	array := s.Location(profile.Location{Function: s.Function(profile.Function{
-		Kind: profile.Event, Display: "System.Byte[]", Short: "Byte[]", Module: CoreLib,
+		Kind: snapshot.Event, Display: "System.Byte[]", Short: "Byte[]", Module: CoreLib,
 	})})
 	s.Add(profile.Sample{
 		At: s.at, Weight: 1 << 20, Events: 16, Mode: profile.Alloc, Node: stack(start, visit, array),
 	})
 	r := s.Recording()
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
+	r.Processes = []snapshot.Process{{PID: 4242, Command: "dotnet Shop.dll"}}
 	r.Duration = s.at
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 100, Samples: 10}, {Mode: profile.Alloc, Samples: 1}}
 	return r

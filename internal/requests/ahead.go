@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // In a native AOT program the objects of Kestrel are known by our description of the classes, and the objects of
@@ -23,7 +23,7 @@ const maxServingWords = 1 << 12
 
 // roleAhead is webRole for a method that the runtime of a native AOT program has suspended.
 func roleAhead(p *session.Process, m *async.Resumption) web.Role {
-	var f profile.Frame
+	var f snapshot.Frame
 	p.NameResumedAhead(&f, m.IP)
 	return web.RoleOf(f.Module, f.Method)
 }
@@ -43,8 +43,8 @@ func (w *walk) webClassAhead(c *object.Class) tasks.Class {
 // servedAhead returns the id of the request that a thread of a native AOT program runs; "": none.
 func servedAhead(p *session.Process, reader *web.Reader, x *session.Inspection) string {
 	t := x.Thread
-	i := slices.IndexFunc(t.Frames, func(f profile.Frame) bool {
-		return f.Kind == profile.Managed && web.RoleOf(f.Module, f.Method) == web.Serving
+	i := slices.IndexFunc(t.Frames, func(f snapshot.Frame) bool {
+		return f.Kind == snapshot.Managed && web.RoleOf(f.Module, f.Method) == web.Serving
 	})
 	if i < 0 || i+1 >= len(t.Frames) {
 		return resumedFor(p, reader, t)
@@ -100,8 +100,8 @@ func requestOf(p *session.Process, reader *web.Reader, obj arch.Addr) (id string
 }
 
 // resumedFor returns the id of the request of the methods that await a method which a thread has resumed; "": none.
-func resumedFor(p *session.Process, reader *web.Reader, t *profile.Thread) (id string) {
-	resumes := func(f profile.Frame) bool { return f.Module == coreLib && awaits.ResumesMethods(f.Method) }
+func resumedFor(p *session.Process, reader *web.Reader, t *snapshot.Thread) (id string) {
+	resumes := func(f snapshot.Frame) bool { return f.Module == coreLib && awaits.ResumesMethods(f.Method) }
 	if !slices.ContainsFunc(t.Frames, resumes) || !p.CanResume(0) {
 		return ""
 	}

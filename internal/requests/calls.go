@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // findPools reads the pools of connections. A call that is still on a thread's stack is known by
@@ -40,11 +40,11 @@ func (w *walk) findPools() {
 }
 
 // answerPhase is the phase of a call with a connection, if no method is known to send the call.
-func (w *walk) answerPhase() profile.CallPhase {
+func (w *walk) answerPhase() snapshot.CallPhase {
 	if w.threads.blocking {
-		return profile.CallOpen
+		return snapshot.CallOpen
 	}
-	return profile.CallBody
+	return snapshot.CallBody
 }
 
 // findConnections finds the calls with a connection.
@@ -82,18 +82,18 @@ func (w *walk) addCall(object, pool arch.Addr, u *web.Use) {
 		}
 		w.found[object] = c
 	}
-	if c.pool, c.phase = pool, profile.CallConnection; u != nil {
+	if c.pool, c.phase = pool, snapshot.CallConnection; u != nil {
 		c.use, c.phase = u, w.answered(c, u)
 	}
 }
 
 // answered is the phase of a call whose answer is read from a connection.
-func (w *walk) answered(c *sent, u *web.Use) profile.CallPhase {
+func (w *walk) answered(c *sent, u *web.Use) snapshot.CallPhase {
 	switch phase := w.answerPhase(); {
-	case c.WebSocket && (u.Detached || u.HTTP2 && phase == profile.CallBody):
-		return profile.CallWebSocket
+	case c.WebSocket && (u.Detached || u.HTTP2 && phase == snapshot.CallBody):
+		return snapshot.CallWebSocket
 	case u.Detached:
-		return profile.CallUpgraded
+		return snapshot.CallUpgraded
 	default:
 		return phase
 	}
@@ -149,7 +149,7 @@ func (w *walk) calling() (c *sent, err error) {
 // sendingBy reads a call by the sending method, through a connection and a stream if these are not
 // 0.
 func (w *walk) sendingBy(s *async.Step, channel, stream arch.Addr) (c *sent, err error) {
-	c = &sent{sending: true, phase: profile.CallConnection}
+	c = &sent{sending: true, phase: snapshot.CallConnection}
 	if c.object, err = webLocal(w.p, s, web.MessageVar); err != nil || c.object == 0 {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (w *walk) sendingBy(s *async.Step, channel, stream arch.Addr) (c *sent, err
 			return c, err
 		}
 	}
-	c.phase = profile.CallAnswer
+	c.phase = snapshot.CallAnswer
 	c.use, err = w.web.Connected(channel, stream)
 	return c, err
 }
@@ -179,14 +179,14 @@ func (w *walk) server(c *sent) string {
 }
 
 // callGroups groups calls by destination and by the work of their callers.
-func (w *walk) callGroups() []profile.CallGroup {
-	by := map[string]*profile.CallGroup{}
-	var list []*profile.CallGroup
+func (w *walk) callGroups() []snapshot.CallGroup {
+	by := map[string]*snapshot.CallGroup{}
+	var list []*snapshot.CallGroup
 	for _, c := range w.listed {
-		g := profile.CallGroup{
+		g := snapshot.CallGroup{
 			Method: c.Method, Authority: c.server, Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
 		}
-		g.Doing.Call = &profile.CallTo{Authority: g.Authority, Phase: g.Phase}
+		g.Doing.Call = &snapshot.CallTo{Authority: g.Authority, Phase: g.Phase}
 		if p := w.poolOf(c); p != nil && c.use != nil && !c.use.Detached {
 			p.active++
 		}
@@ -220,16 +220,16 @@ func commonPath(a, b string) string {
 	return a[:strings.LastIndexByte(a[:n], '/')+1] + andSo
 }
 
-func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
-	out := make([]profile.CallGroup, len(list))
+func sortedCalls(list []*snapshot.CallGroup) []snapshot.CallGroup {
+	out := make([]snapshot.CallGroup, len(list))
 	for i, g := range list {
-		slices.SortFunc(g.Calls, func(a, b profile.ClientCall) int {
+		slices.SortFunc(g.Calls, func(a, b snapshot.ClientCall) int {
 			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Query, b.Query),
 				cmp.Compare(a.Request, b.Request))
 		})
 		out[i] = *g
 	}
-	slices.SortFunc(out, func(a, b profile.CallGroup) int {
+	slices.SortFunc(out, func(a, b snapshot.CallGroup) int {
 		return cmp.Or(cmp.Compare(len(b.Calls), len(a.Calls)), cmp.Compare(a.Authority, b.Authority),
 			cmp.Compare(a.Path, b.Path), cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Method, b.Method))
 	})
@@ -237,8 +237,8 @@ func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 }
 
 // clientCall describes a call.
-func (w *walk) clientCall(c *sent) profile.ClientCall {
-	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(c.since), Request: c.request}
+func (w *walk) clientCall(c *sent) snapshot.ClientCall {
+	out := snapshot.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(c.since), Request: c.request}
 	if c.use != nil {
 		out.Remote, out.Protocol = w.remote(c.use), "HTTP/1.1"
 		if c.use.HTTP2 {
@@ -273,18 +273,18 @@ func remoteOf(p *session.Process, fd int32) string {
 }
 
 // poolList describes the pools. Pools with the most waiting calls come first.
-func (w *walk) poolList() []profile.CallPool {
-	var out []profile.CallPool
+func (w *walk) poolList() []snapshot.CallPool {
+	var out []snapshot.CallPool
 	for _, p := range w.pools {
 		if p.HTTP1.All+p.HTTP2.All+p.active+len(p.Queue) == 0 { // a pool made in vain by one of several threads
 			continue
 		}
-		out = append(out, profile.CallPool{
-			Authority: p.Authority, Secure: p.Secure, Proxied: p.Proxied, HTTP1: profile.PoolConnections(p.HTTP1),
-			HTTP2: profile.PoolConnections(p.HTTP2), Queued: len(p.Queue), Active: p.active,
+		out = append(out, snapshot.CallPool{
+			Authority: p.Authority, Secure: p.Secure, Proxied: p.Proxied, HTTP1: snapshot.PoolConnections(p.HTTP1),
+			HTTP2: snapshot.PoolConnections(p.HTTP2), Queued: len(p.Queue), Active: p.active,
 		})
 	}
-	slices.SortFunc(out, func(a, b profile.CallPool) int {
+	slices.SortFunc(out, func(a, b snapshot.CallPool) int {
 		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.Active, a.Active),
 			cmp.Compare(a.Authority, b.Authority))
 	})

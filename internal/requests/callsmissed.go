@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A call is read as a whole at one moment. Addresses of different moments must not decide whether
@@ -119,7 +119,7 @@ func (w *walk) addFound() {
 		case c.use == nil:
 			c.use, c.phase = f.use, w.answered(f, f.use)
 			if c.sending {
-				c.phase = profile.CallAnswer
+				c.phase = snapshot.CallAnswer
 			}
 		case c.use.Socket == f.use.Socket && c.use.Stream == 0: // the sender of a call may know only the connection
 			c.use = f.use

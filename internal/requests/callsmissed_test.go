@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // callsOf makes calls from texts: "path", then "@socket" or "@socket/stream", "+s" for the start
@@ -64,7 +64,7 @@ func callTexts(calls []*sent) string {
 func walkWith(calls ...*sent) *walk {
 	return &walk{
 		room: maxRequestBytes, Walk: &tasks.Walk{Begin: time.Unix(100, 0)},
-		makes: map[*profile.TaskChain]*sent{},
+		makes: map[*snapshot.TaskChain]*sent{},
 		made:  calls,
 	}
 }

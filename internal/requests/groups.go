@@ -8,12 +8,12 @@ import (
 
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // result describes the requests and calls.
-func (w *walk) result(c *heap.Census) *profile.Requests {
-	out := &profile.Requests{
+func (w *walk) result(c *heap.Census) *snapshot.Requests {
+	out := &snapshot.Requests{
 		Process: w.p.Info(), CapturedAt: w.p.CapturedAt(w.Begin), ConsistentShare: tasks.ConsistentShare(c),
 		Partial: c.Stopped || w.Full || w.Ended,
 	}
@@ -25,58 +25,58 @@ func (w *walk) result(c *heap.Census) *profile.Requests {
 }
 
 // doing describes what a request or a call does, by its chains.
-func (w *walk) doing(chains []*profile.TaskChain) profile.Doing {
+func (w *walk) doing(chains []*snapshot.TaskChain) snapshot.Doing {
 	if len(chains) == 0 {
-		return profile.Doing{}
+		return snapshot.Doing{}
 	}
-	best := slices.MaxFunc(chains, func(a, b *profile.TaskChain) int {
+	best := slices.MaxFunc(chains, func(a, b *snapshot.TaskChain) int {
 		return cmp.Or(cmp.Compare(tells(a), tells(b)), cmp.Compare(len(a.Frames), len(b.Frames)),
 			// requests with the same action show the same chain
 			cmp.Compare(tasks.KeyOf(b, true), tasks.KeyOf(a, true)))
 	})
-	d := profile.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
-	if c := w.makes[best]; c != nil && best.State == profile.TaskWaiting {
-		d.Call = &profile.CallTo{Authority: c.server, Phase: c.phase}
+	d := snapshot.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
+	if c := w.makes[best]; c != nil && best.State == snapshot.TaskWaiting {
+		d.Call = &snapshot.CallTo{Authority: c.server, Phase: c.phase}
 	}
 	return d
 }
 
 // tells orders chains: a chain that waits for something known tells most.
-func tells(c *profile.TaskChain) int {
+func tells(c *snapshot.TaskChain) int {
 	switch {
-	case c.State != profile.TaskWaiting:
+	case c.State != snapshot.TaskWaiting:
 		return 0
-	case c.WaitsFor == nil || c.WaitsFor.Kind == profile.AwaitsYield:
+	case c.WaitsFor == nil || c.WaitsFor.Kind == snapshot.AwaitsYield:
 		return 1
 	}
 	return 2
 }
 
 // requestGroups groups requests by their paths and actions.
-func (w *walk) requestGroups() []profile.RequestGroup {
-	by := map[string]*profile.RequestGroup{}
-	var list []*profile.RequestGroup
+func (w *walk) requestGroups() []snapshot.RequestGroup {
+	by := map[string]*snapshot.RequestGroup{}
+	var list []*snapshot.RequestGroup
 	for _, s := range w.requests {
 		r, d := w.describe(s)
 		path := cmp.Or(s.Route, s.Path)
 		key := r.Method + "\x00" + path + "\x00" + doingKey(&d)
 		g := by[key]
 		if g == nil {
-			g = &profile.RequestGroup{Method: r.Method, Path: path, Doing: d}
+			g = &snapshot.RequestGroup{Method: r.Method, Path: path, Doing: d}
 			by[key], list = g, append(list, g)
 		} else {
 			joinDoing(&g.Doing, &d)
 		}
 		g.Requests = append(g.Requests, r)
 	}
-	out := make([]profile.RequestGroup, len(list))
+	out := make([]snapshot.RequestGroup, len(list))
 	for i, g := range list {
-		slices.SortFunc(g.Requests, func(a, b profile.Request) int {
+		slices.SortFunc(g.Requests, func(a, b snapshot.Request) int {
 			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.ID, b.ID))
 		})
 		out[i] = *g
 	}
-	slices.SortFunc(out, func(a, b profile.RequestGroup) int {
+	slices.SortFunc(out, func(a, b snapshot.RequestGroup) int {
 		return cmp.Or(cmp.Compare(len(b.Requests), len(a.Requests)), cmp.Compare(a.Path, b.Path),
 			cmp.Compare(a.Method, b.Method), cmp.Compare(a.Requests[0].ID, b.Requests[0].ID))
 	})
@@ -95,26 +95,26 @@ func compareSince(a, b time.Time) int {
 }
 
 // doingKey is equal for actions in one group.
-func doingKey(d *profile.Doing) string {
+func doingKey(d *snapshot.Doing) string {
 	if c := d.Call; c != nil { // the methods of HttpClient make no difference
-		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != httpAssembly })
+		own := slices.IndexFunc(d.Frames, func(f snapshot.Frame) bool { return f.Module != httpAssembly })
 		if own < 0 {
 			own = len(d.Frames)
 		}
-		key := tasks.KeyOf(&profile.TaskChain{Frames: d.Frames[own:], State: d.State}, false)
+		key := tasks.KeyOf(&snapshot.TaskChain{Frames: d.Frames[own:], State: d.State}, false)
 		return key + "\x00" + c.Authority + "\x00" + string(c.Phase)
 	}
 	if d.Wait != nil { // the methods of .NET make no difference
-		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != coreLib })
+		own := slices.IndexFunc(d.Frames, func(f snapshot.Frame) bool { return f.Module != coreLib })
 		frames := unnumbered(d.Frames[max(own, 0):])
-		return tasks.KeyOf(&profile.TaskChain{Frames: frames, State: d.State}, false) + "\x00" + waitKey(d.Wait)
+		return tasks.KeyOf(&snapshot.TaskChain{Frames: frames, State: d.State}, false) + "\x00" + waitKey(d.Wait)
 	}
-	return tasks.KeyOf(&profile.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
+	return tasks.KeyOf(&snapshot.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
 }
 
 // unnumbered leaves out the numbers of methods made at run time: an action of a controller may have several methods,
 // if the first requests come together.
-func unnumbered(frames []profile.Frame) []profile.Frame {
+func unnumbered(frames []snapshot.Frame) []snapshot.Frame {
 	out := slices.Clone(frames)
 	for i := range out {
 		if f := &out[i]; f.Module == "" {
@@ -125,8 +125,8 @@ func unnumbered(frames []profile.Frame) []profile.Frame {
 }
 
 // joinDoing adds the action of another request or call of a group.
-func joinDoing(to, d *profile.Doing) {
-	a, b := profile.TaskChain{WaitsFor: to.WaitsFor}, profile.TaskChain{WaitsFor: d.WaitsFor}
+func joinDoing(to, d *snapshot.Doing) {
+	a, b := snapshot.TaskChain{WaitsFor: to.WaitsFor}, snapshot.TaskChain{WaitsFor: d.WaitsFor}
 	tasks.Merge(&a, &b)
 	if to.Wait != nil && d.Wait != nil {
 		joinWait(to.Wait, d.Wait)
@@ -135,25 +135,25 @@ func joinDoing(to, d *profile.Doing) {
 }
 
 // describe describes a request and its action.
-func (w *walk) describe(s *served) (profile.Request, profile.Doing) {
-	r := profile.Request{
+func (w *walk) describe(s *served) (snapshot.Request, snapshot.Doing) {
+	r := snapshot.Request{
 		ID: s.ID, Method: s.Method, Path: s.Path, Query: s.Query, Protocol: s.Protocol, Remote: addressText(s.Remote),
 		Since: w.since(s.Start), Aborted: s.Aborted, Answering: s.Answering,
 	}
 	d := w.doing(s.chains)
-	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == profile.TaskRunning || awaitsRunning(&d)) {
+	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == snapshot.TaskRunning || awaitsRunning(&d)) {
 		branches := d.Branches
 		d = threadDoing(t)
 		d.Branches = branches
-		r.Thread = &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
+		r.Thread = &snapshot.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 	}
 	return r, d
 }
 
 // awaitsRunning reports whether a request, as far as known, waits for something that a thread may run: a task that
 // runs code, or an unknown method. A running method after a suspension by the runtime is unknown.
-func awaitsRunning(d *profile.Doing) bool {
+func awaitsRunning(d *snapshot.Doing) bool {
 	w := d.WaitsFor
-	return d.State == profile.TaskWaiting && w != nil &&
-		(w.Kind == profile.AwaitsTask || w.Kind == profile.AwaitsMethod && w.Target == "")
+	return d.State == snapshot.TaskWaiting && w != nil &&
+		(w.Kind == snapshot.AwaitsTask || w.Kind == snapshot.AwaitsMethod && w.Target == "")
 }

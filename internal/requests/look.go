@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The heap is walked again, for tasks.RewalkWithin, as long as another walk may find missing objects. The time is
@@ -193,7 +193,7 @@ func serial(s *served) (connection string, ok bool) {
 }
 
 // adopt takes over the calls that another walk's chains make.
-func (w *walk) adopt(from *walk, chains []*profile.TaskChain) {
+func (w *walk) adopt(from *walk, chains []*snapshot.TaskChain) {
 	for _, c := range chains {
 		call := from.makes[c]
 		if call == nil {

@@ -17,7 +17,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestRequestsMissed: a walk finds missing requests by other objects, or by the results of an earlier walk.
@@ -29,7 +29,7 @@ func TestRequestsMissed(t *testing.T) {
 		all = walkOf(t, p, nil, func(*walk) {})
 		waiting := 0
 		for _, s := range all.requests {
-			if _, d := all.describe(s); d.State == profile.TaskWaiting {
+			if _, d := all.describe(s); d.State == snapshot.TaskWaiting {
 				waiting++
 			}
 		}

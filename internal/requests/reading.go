@@ -13,14 +13,14 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func newWalk(ctx context.Context, p *session.Process, o session.WalkOptions, threads servingThreads) *walk {
 	w := &walk{
 		Walk: tasks.NewWalk(ctx, p, o), p: p, ctx: ctx, web: web.New(p.Managed.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, found: map[arch.Addr]*sent{},
-		pools: map[arch.Addr]*pooled{}, makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
+		pools: map[arch.Addr]*pooled{}, makes: map[*snapshot.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
 		room: maxRequestBytes, boot: time.Now().Add(-live.Monotonic().Truncate(time.Millisecond)),
 	}
 	w.About, w.Prove = w.relate, w.patiently
@@ -164,7 +164,7 @@ func (w *walk) begun(methods []tasks.ChainMethod) (out time.Time, err error) {
 }
 
 // use notes the request and the call of a chain.
-func (w *walk) use(c *profile.TaskChain) (cost int) {
+func (w *walk) use(c *snapshot.TaskChain) (cost int) {
 	of := w.of
 	if of.frame > 0 {
 		c.Frames = c.Frames[:of.frame] // the further methods are the connection's, and the same for all requests
@@ -178,14 +178,14 @@ func (w *walk) use(c *profile.TaskChain) (cost int) {
 	} else {
 		of.id = ""
 	}
-	if w.waiting != nil && c.State == profile.TaskWaiting && of.frame == 0 && len(w.waiting) < maxWaiting {
+	if w.waiting != nil && c.State == snapshot.TaskWaiting && of.frame == 0 && len(w.waiting) < maxWaiting {
 		w.waiting[uint64(w.First)] = WaitingChain{tasks.ChainKey(c), uint64(w.Waited)}
 	}
 	if call := of.call; call != nil && w.keep(int(unsafe.Sizeof(*call))+callCost(call)) {
 		if !w.p.Moments().Unmoved(call.epoch) {
 			call.epoch = 0 // the collector has moved something meanwhile
 		}
-		call.chains, call.request = []*profile.TaskChain{c}, of.id
+		call.chains, call.request = []*snapshot.TaskChain{c}, of.id
 		w.makes[c] = call
 		w.made = append(w.made, call)
 		cost = tasks.FramesCost(c.Frames)

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/moments"
 	"clrsnap/internal/requests"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestRecordedRequests: the requests of a recorded web server, what each does, and its calls of another server.
@@ -21,7 +21,7 @@ func TestRecordedRequests(t *testing.T) {
 		"/answering/{id}": "waiting TaskCompletionSource",
 	}
 	moments.Each(t, "requests", func(t *testing.T, m *recorded.Moment) {
-		r := moments.At[*profile.Requests](t, m, moments.Requests)
+		r := moments.At[*snapshot.Requests](t, m, moments.Requests)
 		requests := map[string]int{}
 		for i := range r.Requests {
 			g := &r.Requests[i]
@@ -38,7 +38,7 @@ func TestRecordedRequests(t *testing.T) {
 			if want[g.Path] != text {
 				t.Errorf("%s: %q, want %q", g.Path, text, want[g.Path])
 			}
-			if !slices.ContainsFunc(d.Frames, func(f profile.Frame) bool {
+			if !slices.ContainsFunc(d.Frames, func(f snapshot.Frame) bool {
 				return strings.HasPrefix(f.Method, "Requests.Hanging")
 			}) {
 				t.Errorf("%s: none of its %d frames is its own", g.Path, len(d.Frames))
@@ -61,11 +61,11 @@ func TestRecordedRequests(t *testing.T) {
 		if all != len(m.Truths) {
 			t.Errorf("%d requests, want %d", all, len(m.Truths))
 		}
-		calls := map[profile.CallPhase]int{}
+		calls := map[snapshot.CallPhase]int{}
 		for i := range r.Calls {
 			calls[r.Calls[i].Phase] += len(r.Calls[i].Calls)
 		}
-		if calls[profile.CallAnswer] != 2 || len(calls) != 2 || len(r.Pools) != 1 {
+		if calls[snapshot.CallAnswer] != 2 || len(calls) != 2 || len(r.Pools) != 1 {
 			t.Errorf("calls %v, pools %+v", calls, r.Pools)
 		}
 	})

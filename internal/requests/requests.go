@@ -6,15 +6,15 @@ import (
 
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Find finds the requests that the process's web server is serving, and the HttpClient calls in progress.
 // Find captures the stacks of all threads, and then walks the heap without stopping the program. With WalkOptions.Stop
 // all this is done once more while all threads stand still. If ctx ends, the result has everything found until then,
 // and is Partial.
-func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*profile.Requests, error) {
-	look := func(ctx context.Context, o session.WalkOptions) (*profile.Requests, error) {
+func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*snapshot.Requests, error) {
+	look := func(ctx context.Context, o session.WalkOptions) (*snapshot.Requests, error) {
 		out, err := findAll(ctx, p, o, servingThreads{}, wanted{stacks: true})
 		if out == nil {
 			return nil, err
@@ -26,7 +26,7 @@ func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 		return before, err
 	}
 	o.Progress, o.Doing, o.MaxCPU = nil, nil, 0
-	held, stop := session.AtRest(ctx, p, o.MaxPause, before, func(ctx context.Context) (*profile.Requests, error) {
+	held, stop := session.AtRest(ctx, p, o.MaxPause, before, func(ctx context.Context) (*snapshot.Requests, error) {
 		return look(ctx, o)
 	})
 	held.Stop = stop
@@ -35,8 +35,8 @@ func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 
 // InFlight is what a process had begun and not ended, at one moment.
 type InFlight struct {
-	Requests *profile.Requests
-	Tasks    *profile.Tasks
+	Requests *snapshot.Requests
+	Tasks    *snapshot.Tasks
 	Begun    map[string]int // requests that each connection has begun since its start, by the connection's id
 	// Waiting has each waiting chain without a request, by the address of the innermost method's object. At most
 	// maxWaiting.

@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // findServingThreads captures the stacks of all threads, and finds the requests that the threads run. With an error
@@ -22,7 +22,7 @@ import (
 // Kestrel's async method that serves a request either calls the application, or is the last awaiter of the running
 // methods. The method has Kestrel's object. Objects move, but the id of a request stays.
 func findServingThreads(ctx context.Context, p *session.Process) (servingThreads, error) {
-	out := servingThreads{by: map[string]*profile.Thread{}}
+	out := servingThreads{by: map[string]*snapshot.Thread{}}
 	ids := map[int]string{}
 	reader := web.New(p.Managed.Objects)
 	inspect := func(x *session.Inspection) {
@@ -51,12 +51,12 @@ func findServingThreads(ctx context.Context, p *session.Process) (servingThreads
 }
 
 // SendsBlocking reports whether a thread is in HttpClient.Send.
-func SendsBlocking(t *profile.Thread) bool {
+func SendsBlocking(t *snapshot.Thread) bool {
 	for i := range t.Frames {
 		f := &t.Frames[i]
 		if f.Module == httpAssembly && (strings.HasPrefix(f.Method, "System.Net.Http.HttpClient.Send") ||
 			strings.HasPrefix(f.Method, "System.Net.Http.HttpMessageInvoker.Send")) &&
-			!strings.Contains(f.Method, "Async") && f.Kind != profile.Async {
+			!strings.Contains(f.Method, "Async") && f.Kind != snapshot.Async {
 			return true
 		}
 	}
@@ -153,34 +153,34 @@ func first(list []arch.Addr, err error) (arch.Addr, error) {
 }
 
 // threadDoing describes the action of a request that a thread runs: the request waits as the thread does.
-func threadDoing(t *profile.Thread) profile.Doing {
-	d := profile.Doing{State: profile.TaskRunning, Frames: beforeServing(t.Frames)}
+func threadDoing(t *snapshot.Thread) snapshot.Doing {
+	d := snapshot.Doing{State: snapshot.TaskRunning, Frames: beforeServing(t.Frames)}
 	if t.Wait == nil {
 		if t.Waits() {
-			d.State = profile.TaskWaiting
+			d.State = snapshot.TaskWaiting
 		}
 		return d
 	}
 	wait := *t.Wait
-	d.State, d.Wait = profile.TaskWaiting, &wait
-	if wait.Kind != profile.WaitRuntime { // for the runtime's waits the native frames tell more
-		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Kind != profile.Native })
+	d.State, d.Wait = snapshot.TaskWaiting, &wait
+	if wait.Kind != snapshot.WaitRuntime { // for the runtime's waits the native frames tell more
+		own := slices.IndexFunc(d.Frames, func(f snapshot.Frame) bool { return f.Kind != snapshot.Native })
 		d.Frames = d.Frames[max(own, 0):]
 	}
 	return d
 }
 
 // beforeServing cuts the common base of all requests off a thread's stack: Kestrel's serving method and its callers.
-func beforeServing(frames []profile.Frame) []profile.Frame {
-	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
+func beforeServing(frames []snapshot.Frame) []snapshot.Frame {
+	i := slices.IndexFunc(frames, func(f snapshot.Frame) bool {
 		return web.RoleOf(f.Module, strings.TrimSuffix(f.Method, ".MoveNext")) == web.Serving
 	})
 	if i < 1 { // the method that goes on is awaited by the serving method
-		i = slices.IndexFunc(frames, func(f profile.Frame) bool {
+		i = slices.IndexFunc(frames, func(f snapshot.Frame) bool {
 			return f.Module == coreLib && awaits.ResumesMethods(f.Method)
 		})
 	}
-	for i > 0 && frames[i-1].Kind == profile.Native { // a stub of the runtime
+	for i > 0 && frames[i-1].Kind == snapshot.Native { // a stub of the runtime
 		i--
 	}
 	if i < 1 {
@@ -191,14 +191,14 @@ func beforeServing(frames []profile.Frame) []profile.Frame {
 
 // commonThings are the kinds of waits in which several threads wait for a common object. In other waits, each request
 // may have a separate object: an event, or a task.
-var commonThings = map[profile.WaitKind]bool{
-	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
-	profile.WriteLock: true, profile.SemaphoreWait: true, profile.BarrierWait: true, profile.CollectionTake: true,
-	profile.CollectionAdd: true,
+var commonThings = map[snapshot.WaitKind]bool{
+	snapshot.MonitorEnter: true, snapshot.LockEnter: true, snapshot.ReadLock: true, snapshot.UpgradeableLock: true,
+	snapshot.WriteLock: true, snapshot.SemaphoreWait: true, snapshot.BarrierWait: true, snapshot.CollectionTake: true,
+	snapshot.CollectionAdd: true,
 }
 
 // waitKey is equal for waits that are shown together.
-func waitKey(w *profile.Wait) string {
+func waitKey(w *snapshot.Wait) string {
 	if thing := cmp.Or(w.Lock, w.Object); thing != 0 && commonThings[w.Kind] {
 		return string(w.Kind) + "\x00" + strconv.FormatUint(thing, 16)
 	}
@@ -207,7 +207,7 @@ func waitKey(w *profile.Wait) string {
 
 // joinWait adds the wait of another thread, with an equal key. Differences are left out. For a lock that both threads
 // wait for, a certain wait counts.
-func joinWait(to, w *profile.Wait) {
+func joinWait(to, w *snapshot.Wait) {
 	waiters, field := max(to.Waiters, w.Waiters), cmp.Or(to.Field, w.Field)
 	if commonThings[to.Kind] && to.Certain != w.Certain {
 		if w.Certain {

@@ -7,27 +7,28 @@ import (
 
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // blockedThread is a thread that runs a request and waits for a Lock.
-func blockedThread(lock uint64, waits ...string) *profile.Thread {
-	t := &profile.Thread{
-		OSThreadID: int(lock), State: "waiting (futex)", Complete: true, Wait: &profile.Wait{
-			Kind: profile.LockEnter, Object: lock, Type: "System.Threading.Lock", Field: "Shop.Ledger.gate", Waiters: 2,
-			Owner: &profile.ThreadRef{OSThreadID: 7}, Timeout: profile.Forever, Certain: true,
+func blockedThread(lock uint64, waits ...string) *snapshot.Thread {
+	t := &snapshot.Thread{
+		OSThreadID: int(lock), State: "waiting (futex)", Complete: true, Wait: &snapshot.Wait{
+			Kind: snapshot.LockEnter, Object: lock, Type: "System.Threading.Lock", Field: "Shop.Ledger.gate",
+			Waiters: 2,
+			Owner:   &snapshot.ThreadRef{OSThreadID: 7}, Timeout: snapshot.Forever, Certain: true,
 		},
-		Frames: []profile.Frame{{Kind: profile.Native, Method: "__futex_abstimed_wait", Module: "libc.so.6"}},
+		Frames: []snapshot.Frame{{Kind: snapshot.Native, Method: "__futex_abstimed_wait", Module: "libc.so.6"}},
 	}
 	for _, m := range waits {
-		t.Frames = append(t.Frames, profile.Frame{Kind: profile.Managed, Method: m, Display: m, Module: coreLib})
+		t.Frames = append(t.Frames, snapshot.Frame{Kind: snapshot.Managed, Method: m, Display: m, Module: coreLib})
 	}
 	for _, m := range []string{"Shop.Ledger.Add", "Shop.Payments.Pay"} {
-		t.Frames = append(t.Frames, profile.Frame{Kind: profile.Managed, Method: m, Display: m, Module: "Shop"})
+		t.Frames = append(t.Frames, snapshot.Frame{Kind: snapshot.Managed, Method: m, Display: m, Module: "Shop"})
 	}
 	const server = "Microsoft.AspNetCore.Server.Kestrel.Core"
-	t.Frames = append(t.Frames, profile.Frame{
-		Kind: profile.Managed, Module: server,
+	t.Frames = append(t.Frames, snapshot.Frame{
+		Kind: snapshot.Managed, Module: server,
 		Method: server + ".Internal.Http.HttpProtocol+<ProcessRequests>d__238`1.MoveNext",
 	})
 	return t
@@ -37,8 +38,8 @@ func blockedThread(lock uint64, waits ...string) *profile.Thread {
 // same lock in the same place are one group.
 func TestThreadDoing(t *testing.T) {
 	one := threadDoing(blockedThread(0x7000, "System.Threading.WaitHandle.WaitOne", "System.Threading.Lock.Enter"))
-	if one.State != profile.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 ||
-		one.Frames[0].Kind != profile.Managed || one.Frames[3].Method != "Shop.Payments.Pay" {
+	if one.State != snapshot.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 ||
+		one.Frames[0].Kind != snapshot.Managed || one.Frames[3].Method != "Shop.Payments.Pay" {
 		t.Errorf("%+v", one)
 	}
 	same, other := threadDoing(blockedThread(0x7000, "System.Threading.Lock.Enter")), threadDoing(blockedThread(0x8000))
@@ -53,36 +54,36 @@ func TestThreadDoing(t *testing.T) {
 
 	busy := blockedThread(0x7000)
 	busy.State, busy.Wait = "running", nil
-	if d := threadDoing(busy); d.State != profile.TaskRunning || d.Wait != nil || len(d.Frames) != 3 {
+	if d := threadDoing(busy); d.State != snapshot.TaskRunning || d.Wait != nil || len(d.Frames) != 3 {
 		t.Errorf("%+v", d)
 	}
 	busy.State = "waiting (futex)" // in native code: not known
-	if d := threadDoing(busy); d.State != profile.TaskWaiting || d.Wait != nil || len(d.Frames) != 3 {
+	if d := threadDoing(busy); d.State != snapshot.TaskWaiting || d.Wait != nil || len(d.Frames) != 3 {
 		t.Errorf("%+v", d)
 	}
 }
 
 // TestJoinWait: a group shows the facts common to all its requests.
 func TestJoinWait(t *testing.T) {
-	of := func(change func(*profile.Wait)) *profile.Wait {
+	of := func(change func(*snapshot.Wait)) *snapshot.Wait {
 		w := blockedThread(0x7000).Wait
 		change(w)
 		return w
 	}
-	to := of(func(w *profile.Wait) { w.Certain, w.Owner, w.Waiters = false, nil, 0 })
-	joinWait(to, of(func(w *profile.Wait) { w.Waiters = 3 }))
-	joinWait(to, of(func(w *profile.Wait) { w.Certain, w.Owner, w.Waiters = false, nil, 0 }))
-	if to.Owner == nil || to.Owner.OSThreadID != 7 || to.Waiters != 3 || !to.Certain || to.Timeout != profile.Forever {
+	to := of(func(w *snapshot.Wait) { w.Certain, w.Owner, w.Waiters = false, nil, 0 })
+	joinWait(to, of(func(w *snapshot.Wait) { w.Waiters = 3 }))
+	joinWait(to, of(func(w *snapshot.Wait) { w.Certain, w.Owner, w.Waiters = false, nil, 0 }))
+	if to.Owner == nil || to.Owner.OSThreadID != 7 || to.Waiters != 3 || !to.Certain || to.Timeout != snapshot.Forever {
 		t.Errorf("%+v", to)
 	}
-	joinWait(to, of(func(w *profile.Wait) { w.Owner, w.Timeout = &profile.ThreadRef{OSThreadID: 8}, 5 }))
-	joinWait(to, of(func(w *profile.Wait) {}))
+	joinWait(to, of(func(w *snapshot.Wait) { w.Owner, w.Timeout = &snapshot.ThreadRef{OSThreadID: 8}, 5 }))
+	joinWait(to, of(func(w *snapshot.Wait) {}))
 	if to.Owner != nil || to.Object != 0x7000 || to.Timeout != 0 {
 		t.Errorf("%+v", to)
 	}
 
-	event := func(at uint64, detail string) *profile.Wait {
-		return of(func(w *profile.Wait) { w.Kind, w.Object, w.Owner, w.Detail = profile.EventWait, at, nil, detail })
+	event := func(at uint64, detail string) *snapshot.Wait {
+		return of(func(w *snapshot.Wait) { w.Kind, w.Object, w.Owner, w.Detail = snapshot.EventWait, at, nil, detail })
 	}
 	to = event(0x7000, "not set")
 	if waitKey(to) != waitKey(event(0x8000, "set")) {

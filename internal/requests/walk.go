@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/tasks"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The classes of objects that are read besides the objects of async methods.
@@ -43,15 +43,15 @@ type walk struct {
 	found    map[arch.Addr]*sent     // calls by HttpRequestMessage: pools and connections lead to the message
 	made     []*sent                 // calls of chains; a call may have been read several times
 	pools    map[arch.Addr]*pooled
-	room     int                          // bytes left for requests and calls
-	rests    int                          // how often reading has waited for the collector
-	makes    map[*profile.TaskChain]*sent // the call of a chain
-	of       chainOf                      // of the latest chain
-	listed   []*sent                      // calls, also calls of earlier walks that this walk may have missed
-	own      int                          // how many calls of listed this walk has read
-	fresh    int                          // calls missed by earlier walks, though begun before
-	ageless  int                          // likewise, calls with an unknown begin
-	boot     time.Time                    // when the machine began, by the wall clock: the same for all walks
+	room     int                           // bytes left for requests and calls
+	rests    int                           // how often reading has waited for the collector
+	makes    map[*snapshot.TaskChain]*sent // the call of a chain
+	of       chainOf                       // of the latest chain
+	listed   []*sent                       // calls, also calls of earlier walks that this walk may have missed
+	own      int                           // how many calls of listed this walk has read
+	fresh    int                           // calls missed by earlier walks, though begun before
+	ageless  int                           // likewise, calls with an unknown begin
+	boot     time.Time                     // when the machine began, by the wall clock: the same for all walks
 
 	callsUnread bool // there is HttpClient, and its objects are not read
 
@@ -72,7 +72,7 @@ type chainOf struct {
 // served is a request and the chains of its async methods.
 type served struct {
 	web.Request
-	chains []*profile.TaskChain
+	chains []*snapshot.TaskChain
 }
 
 // maxRequestBytes bounds the kept requests, calls and queues, in bytes: 500,000 requests have room.
@@ -147,9 +147,9 @@ func (w *walk) believed(at time.Time) time.Time {
 type sent struct {
 	web.Message
 	pool    arch.Addr
-	phase   profile.CallPhase
+	phase   snapshot.CallPhase
 	use     *web.Use // nil: no connection, or unknown
-	chains  []*profile.TaskChain
+	chains  []*snapshot.TaskChain
 	request string
 	object  arch.Addr    // the HttpRequestMessage, at its address when the call was read
 	sending bool         // known by the sending method: the answer has not begun
@@ -168,8 +168,8 @@ type pooled struct {
 
 // servingThreads are the threads that run requests.
 type servingThreads struct {
-	by       map[string]*profile.Thread // by the id of the request
-	blocking bool                       // a thread is in a call of HttpClient that returns only with the answer
+	by       map[string]*snapshot.Thread // by the id of the request
+	blocking bool                        // a thread is in a call of HttpClient that returns only with the answer
 }
 
 const httpAssembly = "System.Net.Http"

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/origin"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Found is a .NET process that Processes found. It is converted to a clrsnap.Found, where the fields are explained.
@@ -23,7 +23,7 @@ type Found struct {
 	Threads            int
 	Age, CPU           time.Duration
 	RSS                int64
-	Runtime            profile.Runtime
+	Runtime            snapshot.Runtime
 	Err                error
 }
 

@@ -21,7 +21,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waiting"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // search is the state of a search.
@@ -222,7 +222,7 @@ func (s *search) described(dir procfs.Dir, args []string) Found {
 	if exe, err := dir.Readlink("exe"); err == nil && len(args) > 0 && path.Base(exe) == muxer {
 		args[0] = exe // whatever name the caller used
 	}
-	program, rest := profile.ProgramOf(args)
+	program, rest := snapshot.ProgramOf(args)
 	f.Program, f.Arguments = program, arguments(rest)
 	status, err := dir.Status()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxSameCalls bounds the frames of a thread that is captured once more.
@@ -15,7 +15,7 @@ const maxSameCalls = 1 << 10
 // wait has to be read while the thread waits. again returns the new copy of the stack, and the
 // second capture replaces the first. nil: the thread is not blocked in the very same calls, and
 // nothing has changed. A capture of many threads is not replaced.
-func (s *visit) again(frames []profile.Frame) *target.Stack {
+func (s *visit) again(frames []snapshot.Frame) *target.Stack {
 	g, first := s.g, s.Capture
 	if first.Busy() || first != &g.Capture || len(frames) > maxSameCalls {
 		return nil
@@ -33,7 +33,7 @@ func (s *visit) again(frames []profile.Frame) *target.Stack {
 // sameCalls reports whether a thread was in the same calls at two captures: at the same
 // instruction, with the same depth of the stack, and for each frame with the same return address at
 // the same place.
-func sameCalls(frames []profile.Frame, sp uint8, a, b *target.Capture) bool {
+func sameCalls(frames []snapshot.Frame, sp uint8, a, b *target.Capture) bool {
 	if a.Context.IP != b.Context.IP || a.Context.Regs[sp] != b.Context.Regs[sp] || a.SyscallNr != b.SyscallNr {
 		return false
 	}

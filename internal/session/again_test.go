@@ -6,13 +6,13 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestSameCalls: a thread is in the same calls only if all calls return to the same places.
 func TestSameCalls(t *testing.T) {
 	const sp, base = 4, 0x1000
-	frames := []profile.Frame{{IP: 0x10, SP: base}, {IP: 0x20, SP: base + 0x20}, {IP: 0x30, SP: base + 0x40}}
+	frames := []snapshot.Frame{{IP: 0x10, SP: base}, {IP: 0x20, SP: base + 0x20}, {IP: 0x30, SP: base + 0x40}}
 	capture := func(change func(c *target.Capture, data []byte)) *target.Capture {
 		data := make([]byte, 0x60)
 		binary.LittleEndian.PutUint64(data[0x18:], 0x20)
@@ -40,7 +40,7 @@ func TestSameCalls(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if sameCalls(append(frames, profile.Frame{IP: 0x40, SP: base + 0x50}), sp, capture(nil), capture(nil)) {
+	if sameCalls(append(frames, snapshot.Frame{IP: 0x40, SP: base + 0x50}), sp, capture(nil), capture(nil)) {
 		t.Error("a frame whose address nothing returns to")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // atOnce takes the stacks of the chosen threads at one instant. If threads wait for CPUs, none has a
@@ -20,7 +20,7 @@ import (
 //
 // If an attempt lacks a stack, for example because a thread got no CPU to stop on, a few more
 // instants are tried. The last attempt counts in any case: a missing thread has the reason.
-func (g *gathering) atOnce(ctx context.Context) (*profile.Snapshot, error) {
+func (g *gathering) atOnce(ctx context.Context) (*snapshot.Snapshot, error) {
 	if g.Walking {
 		return nil, NestedError(0)
 	}
@@ -46,7 +46,7 @@ func (g *gathering) atOnce(ctx context.Context) (*profile.Snapshot, error) {
 	}
 	g.Live.FreeAll()
 	g.Live.FreeLook()
-	out.Threads = make([]profile.Thread, 0, len(a.members))
+	out.Threads = make([]snapshot.Thread, 0, len(a.members))
 	for i := range a.members {
 		if m := &a.members[i]; !m.ended {
 			g.add(m.stack)
@@ -237,7 +237,7 @@ func (a *atOnce) captureAll(reqs []target.Request, captures []target.Capture, er
 		case err != nil:
 			return 0, err
 		case ok:
-			g.out.Registers.From = profile.RegistersKernel
+			g.out.Registers.From = snapshot.RegistersKernel
 			return threads, nil
 		}
 	}
@@ -286,6 +286,6 @@ func (a *atOnce) captured(m *member, c *target.Capture, err error) {
 }
 
 // sameEnd reports whether a thread's stack is lost at the same place as before.
-func sameEnd(a, b *profile.Thread) bool {
+func sameEnd(a, b *snapshot.Thread) bool {
 	return a.Error == b.Error && a.Depth() > 0 && a.Depth() == b.Depth() && a.Frame(0).IP == b.Frame(0).IP
 }

@@ -7,13 +7,13 @@ import (
 	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/waits"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // AwaitingAt holds the methods that await an async method of a stack.
 type AwaitingAt struct {
 	SP     uint64 // of the frame above which Frames are shown
-	Frames []profile.Frame
+	Frames []snapshot.Frame
 	task   uint64 // task at the end of the chain, with a thread that waits for the task; 0: the chain ends otherwise
 }
 
@@ -27,7 +27,7 @@ func (a awaitingByThread) keep(tid int, list []AwaitingAt) {
 }
 
 // awaiting returns the methods that await the async methods of the thread just walked.
-func (s *visit) awaiting(frames []profile.Frame) (out []AwaitingAt) {
+func (s *visit) awaiting(frames []snapshot.Frame) (out []AwaitingAt) {
 	p := s.g
 	if p.Runtime == nil {
 		return nil
@@ -64,7 +64,7 @@ func (s *visit) awaiting(frames []profile.Frame) (out []AwaitingAt) {
 }
 
 // findTask finds the task that a frame runs. The frame's thread has just been walked.
-func (s *Suspension) findTask(site *awaits.Site, frame int, frames []profile.Frame) {
+func (s *Suspension) findTask(site *awaits.Site, frame int, frames []snapshot.Frame) {
 	if s.Walk.Stack != nil {
 		subject := waits.Subject{Frames: frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
 		site.Argument = s.Process.WaitReader().RunAt(&subject, frame)
@@ -76,11 +76,11 @@ func (s *Suspension) Rests() bool { return s.Capture != nil && !s.Capture.Stoppe
 
 // addAwaiting adds to captured stacks the frames of the methods that await the stacks' async
 // methods.
-func addAwaiting(threads []profile.Thread, list awaitingByThread) {
-	waiters := map[uint64]*profile.Thread{}
+func addAwaiting(threads []snapshot.Thread, list awaitingByThread) {
+	waiters := map[uint64]*snapshot.Thread{}
 	for i := range threads {
 		w := threads[i].Wait
-		if w != nil && w.Kind == profile.TaskWait && w.Object != 0 {
+		if w != nil && w.Kind == snapshot.TaskWait && w.Object != 0 {
 			waiters[w.Object] = &threads[i]
 		} else if w != nil {
 			for k := range w.Tasks {
@@ -101,21 +101,21 @@ func addAwaiting(threads []profile.Thread, list awaitingByThread) {
 }
 
 // waiterFrame describes the thread that waits for the task at the end of a chain.
-func waiterFrame(t *profile.Thread) profile.Frame {
+func waiterFrame(t *snapshot.Thread) snapshot.Frame {
 	const wait, short = "System.Threading.Tasks.Task.Wait", "Task.Wait"
-	return profile.Frame{
-		Kind: profile.Async, Method: wait, Display: wait, Short: short, Module: coreLib,
-		Waiter: &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name},
+	return snapshot.Frame{
+		Kind: snapshot.Async, Method: wait, Display: wait, Short: short, Module: coreLib,
+		Waiter: &snapshot.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name},
 	}
 }
 
 // insertAwaiting adds to a stack, leaf first, the frames of the methods that await the stack's
 // async methods.
-func insertAwaiting(frames []profile.Frame, list []AwaitingAt) []profile.Frame {
-	var out []profile.Frame
+func insertAwaiting(frames []snapshot.Frame, list []AwaitingAt) []snapshot.Frame {
+	var out []snapshot.Frame
 	from := 0
 	for i := range list {
-		at := slices.IndexFunc(frames[from:], func(f profile.Frame) bool { return f.SP >= list[i].SP })
+		at := slices.IndexFunc(frames[from:], func(f snapshot.Frame) bool { return f.SP >= list[i].SP })
 		if at < 0 || len(list[i].Frames) == 0 {
 			continue
 		}

@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 func TestInsertAwaiting(t *testing.T) {
-	frames := []profile.Frame{
+	frames := []snapshot.Frame{
 		{Short: "leaf", SP: 0x100}, {Short: "Load", SP: 0x200}, {Short: "box", SP: 0x300}, {Short: "run", SP: 0x340},
 		{Short: "inlined", SP: 0x400}, {Short: "Save", SP: 0x400}, {Short: "box", SP: 0x500},
 	}
-	waiting := func(names ...string) (out []profile.Frame) {
+	waiting := func(names ...string) (out []snapshot.Frame) {
 		for _, n := range names {
-			out = append(out, profile.Frame{Kind: profile.Async, Short: n})
+			out = append(out, snapshot.Frame{Kind: snapshot.Async, Short: n})
 		}
 		return out
 	}

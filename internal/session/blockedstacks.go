@@ -3,7 +3,7 @@ package session
 import (
 	"clrsnap/internal/awaits"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // BlockedStacks takes the stacks of blocked threads, without a stop.
@@ -11,7 +11,7 @@ type BlockedStacks struct{ g *gathering }
 
 // BlockedStack is the stack of a blocked thread.
 type BlockedStack struct {
-	Frames []profile.Frame
+	Frames []snapshot.Frame
 	Sites  []awaits.Site // frames that run async methods; valid until the next stack is taken
 	Proof  target.Proof  // that the thread has not run since; "": no proof
 }

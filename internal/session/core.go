@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // CoreOptions change how a core dump is read. The zero value is good.
@@ -44,9 +44,9 @@ func openCore(
 	d := &origin.Dump{Core: c}
 	o.MaxStack = stackBound(o.MaxStack)
 	p := &Process{from: from(d), Options: o.Options}
-	p.info = profile.Process{
+	p.info = snapshot.Process{
 		PID: c.PID(), Command: c.Command(),
-		Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)},
+		Core: &snapshot.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)},
 	}
 	if err := p.open(ctx); err != nil {
 		return nil, err
@@ -57,12 +57,12 @@ func openCore(
 	return p, nil
 }
 
-func crashSignal(c *core.Core) *profile.Signal {
+func crashSignal(c *core.Core) *snapshot.Signal {
 	s := c.Signal()
 	if s == nil {
 		return nil
 	}
-	return &profile.Signal{
+	return &snapshot.Signal{
 		Number: s.Number, Name: s.Name, Reason: s.Reason, Address: uint64(s.Address), HasAddress: s.HasAddress,
 	}
 }
@@ -73,7 +73,7 @@ func OpenRecorded(ctx context.Context, m *recorded.Moment, o Options) (*Process,
 	r := &origin.Recording{Moment: m}
 	o.MaxStack = target.MaxStackLimit
 	p := &Process{from: r, Options: o}
-	p.info = profile.Process{PID: m.PID, Command: m.Command, Core: &profile.Core{Writer: "recording"}}
+	p.info = snapshot.Process{PID: m.PID, Command: m.Command, Core: &snapshot.Core{Writer: "recording"}}
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}

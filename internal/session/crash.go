@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 // failFast describes the end of a thread that has called Environment.FailFast. The message is only
 // on the stack: the string stays there while the runtime uses the characters
 // (src/coreclr/classlibnative/bcltype/system.cpp).
-func (s *visit) failFast(st *profile.Thread) {
+func (s *visit) failFast(st *snapshot.Thread) {
 	if s.Process.Runtime == nil {
 		return
 	}
@@ -24,7 +24,7 @@ func (s *visit) failFast(st *profile.Thread) {
 	if end == len(st.Frames) {
 		return
 	}
-	st.FailFast = &profile.FailFast{}
+	st.FailFast = &snapshot.FailFast{}
 	s.failFastException(st)
 	threads := s.Process.Managed.Threads
 	objects, chars := threads.Strings(arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP))
@@ -42,7 +42,7 @@ func (s *visit) failFast(st *profile.Thread) {
 // for debuggers: the last exception of the thread, although nobody has thrown it. The inner
 // exception of the runtime's exception is always the exception passed to FailFast, never an
 // exception that was merely thrown before (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
-func (s *visit) failFastException(st *profile.Thread) {
+func (s *visit) failFastException(st *snapshot.Thread) {
 	last := []arch.Addr{s.Process.Managed.Threads.LastThrown(&s.Walk.Info)}
 	if all := s.Process.thrown.Exceptions(s.g.names, last, ""); len(all) == 1 && all[0].Type == failFastError {
 		st.FailFast.Exception = all[0].Inner
@@ -57,9 +57,9 @@ func (s *visit) failFastException(st *profile.Thread) {
 
 // failFastFrames returns the range [first, end) of the frames of FailFast, with the runtime
 // functions that FailFast has called. Without FailFast both are the number of frames.
-func (s *Suspension) failFastFrames(frames []profile.Frame) (first, end int) {
-	isFailFast := func(f profile.Frame) bool { return f.Method == failFastName && f.Module == coreLib }
-	first = slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed })
+func (s *Suspension) failFastFrames(frames []snapshot.Frame) (first, end int) {
+	isFailFast := func(f snapshot.Frame) bool { return f.Method == failFastName && f.Module == coreLib }
+	first = slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Kind == snapshot.Managed })
 	switch {
 	case first < 0:
 		return len(frames), len(frames)

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
+	"clrsnap/snapshot"
 )
 
 // TestDeepWait: a thread that starts a program waits uninterruptibly until the program begins, and so cannot be
@@ -76,7 +76,7 @@ func starts(t *testing.T, p *clrsnap.Process, o clrsnap.Options) {
 		}
 		return
 	}
-	if th.Pause != 0 || !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+	if th.Pause != 0 || !slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool {
 		return f.Method == "System.Diagnostics.Process.Start"
 	}) {
 		t.Errorf("%+v", th)
@@ -84,7 +84,7 @@ func starts(t *testing.T, p *clrsnap.Process, o clrsnap.Options) {
 }
 
 // starter is the thread that starts a program.
-func starter(t *testing.T, p *clrsnap.Process) *profile.Thread {
+func starter(t *testing.T, p *clrsnap.Process) *snapshot.Thread {
 	t.Helper()
 	snap, err := p.SnapshotAll(context.Background(), func(th *clrsnap.Thread) bool { return th.Name == "starter" })
 	if err != nil || len(snap.Threads) != 1 {

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/exceptions"
 	"clrsnap/internal/naming"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // coreLib is the assembly with the classes that the runtime itself knows.
@@ -26,7 +26,7 @@ const (
 )
 
 // exception describes the exceptions of a captured thread.
-func (s *visit) exception(st *profile.Thread) {
+func (s *visit) exception(st *snapshot.Thread) {
 	p := s.Process
 	switch {
 	case p.Managed == nil:
@@ -41,7 +41,7 @@ func (s *visit) exception(st *profile.Thread) {
 	}
 }
 
-func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
+func setExceptions(st *snapshot.Thread, all []*snapshot.ExceptionInfo) {
 	if len(all) > 0 {
 		st.Exception, st.Handling = all[0], all[1:]
 	}
@@ -50,7 +50,7 @@ func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
 // liveExceptions describes the exceptions in flight of a thread of a running process. Objects move
 // and change meanwhile. Exceptions are certain if two readings are equal, and no collection was
 // under way before, between and after the readings.
-func (s *visit) liveExceptions() []*profile.ExceptionInfo {
+func (s *visit) liveExceptions() []*snapshot.ExceptionInfo {
 	find := func() []arch.Addr { return s.Process.Managed.Threads.InFlight(&s.Walk.Info) }
 	all, stands := s.Process.thrown.ReadTwice(find)
 	uncertain := ""
@@ -63,7 +63,7 @@ func (s *visit) liveExceptions() []*profile.ExceptionInfo {
 	if !s.Process.Managed.Threads.StillInFlight(&s.Walk.Info) {
 		return nil // handled since: the data read can be anything
 	}
-	out := make([]*profile.ExceptionInfo, 0, len(all))
+	out := make([]*snapshot.ExceptionInfo, 0, len(all))
 	for _, t := range all {
 		out = append(out, t.Describe(s.g.names, uncertain))
 	}
@@ -85,11 +85,11 @@ const (
 // unobserved describes the exception that a thread passes to the handlers of
 // TaskScheduler.UnobservedTaskException. The exception is not in flight: only the arguments of the
 // handlers refer to the exception, and some frame refers to the arguments.
-func (s *visit) unobserved(st *profile.Thread) {
+func (s *visit) unobserved(st *snapshot.Thread) {
 	if s.Thread.Role != finalizer {
 		return
 	}
-	at := slices.IndexFunc(st.Frames, func(f profile.Frame) bool {
+	at := slices.IndexFunc(st.Frames, func(f snapshot.Frame) bool {
 		return f.Method == holderFinalizer && f.Module == coreLib
 	})
 	if at < 0 || at+1 >= len(st.Frames) {
@@ -122,7 +122,7 @@ func (p *Process) isUnobserved(class arch.Addr) bool {
 // error of the read stands in the place of the rest.
 
 // stillExceptions describes the exceptions of a thread of a dump. crashed: the process died of the thread.
-func (s *visit) stillExceptions(crashed bool) []*profile.ExceptionInfo {
+func (s *visit) stillExceptions(crashed bool) []*snapshot.ExceptionInfo {
 	p, names, info := s.Process, s.g.names, &s.Walk.Info
 	threads := p.Managed.Threads
 	objects, uncertain := threads.InFlight(info), ""
@@ -145,7 +145,7 @@ const searchTime = 5 * time.Second
 
 // unreferenced describes an exception to which the dump has no reference. err is why the reference cannot be read. If
 // the process died of the exception, the exception can be the only exception with a stack trace on the heap.
-func (p *Process) unreferenced(names naming.Stacks, err error, crashed bool) []*profile.ExceptionInfo {
+func (p *Process) unreferenced(names naming.Stacks, err error, crashed bool) []*snapshot.ExceptionInfo {
 	var found []arch.Addr
 	if crashed && p.Runtime != nil && p.Managed.Heap != nil {
 		found = p.onHeap()
@@ -158,7 +158,7 @@ func (p *Process) unreferenced(names naming.Stacks, err error, crashed bool) []*
 		reason += fmt.Sprintf("; %d exceptions with a stack trace are on the heap (clrsnap heap --core FILE "+
 			"--type Exception)", len(found))
 	}
-	return []*profile.ExceptionInfo{{Type: "[exception]", NoMessage: true, NoFrames: reason}}
+	return []*snapshot.ExceptionInfo{{Type: "[exception]", NoMessage: true, NoFrames: reason}}
 }
 
 // onHeap returns the exceptions on the heap of a dump that were thrown, and that did not lead to others of these. A

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // heldWays are the ways in which the program failing keeps a thread in a handler.
@@ -128,7 +128,7 @@ func testMovingExceptions(t *testing.T, runtime string) {
 
 // checkStorm checks an exception of the thread that throws exceptions all the time. checkStorm returns 1 for a certain
 // exception, else 0.
-func checkStorm(t *testing.T, e *profile.ExceptionInfo) int {
+func checkStorm(t *testing.T, e *snapshot.ExceptionInfo) int {
 	t.Helper()
 	if e == nil || e.Uncertain != "" {
 		return 0
@@ -164,9 +164,9 @@ var heldText = regexp.MustCompile(`(?ms)^<<< ([\w-]+)\n(.*?)\n>>>$`)
 
 // heldException returns the exception of the thread that is named after a way. For a task whose exception nobody has
 // observed, the exception of the finalizer thread counts.
-func heldException(t *testing.T, snap *profile.Snapshot, way string) *profile.ExceptionInfo {
+func heldException(t *testing.T, snap *snapshot.Snapshot, way string) *snapshot.ExceptionInfo {
 	t.Helper()
-	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool {
+	i := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool {
 		return th.Name == way && way != "unobserved" || way == "unobserved" && th.Role == "Finalizer"
 	})
 	if i < 0 {
@@ -176,7 +176,7 @@ func heldException(t *testing.T, snap *profile.Snapshot, way string) *profile.Ex
 }
 
 // checkCycle requires that exceptions which led to each other are there once.
-func checkCycle(t *testing.T, e *profile.ExceptionInfo) {
+func checkCycle(t *testing.T, e *snapshot.ExceptionInfo) {
 	t.Helper()
 	if e.Inner == nil || e.Inner.Message != "the other" || e.Inner.Inner != nil || !e.Inner.LeftOut {
 		t.Errorf("cycle: %+v, inner %+v", e, e.Inner)
@@ -184,7 +184,7 @@ func checkCycle(t *testing.T, e *profile.ExceptionInfo) {
 }
 
 // checkDuring requires the exception whose handler ran when another exception was thrown.
-func checkDuring(t *testing.T, snap *profile.Snapshot) {
+func checkDuring(t *testing.T, snap *snapshot.Snapshot) {
 	t.Helper()
 	for _, th := range snap.Threads {
 		if want := th.Name == "during"; (len(th.Handling) > 0) != want {
@@ -221,7 +221,7 @@ func TestDeadExceptions(t *testing.T) {
 }
 
 // die makes the program failing die, and returns the crashed thread, and .NET's printed text.
-func die(t *testing.T, runtime, way string, kernel bool) (th *profile.Thread, stderr string) {
+func die(t *testing.T, runtime, way string, kernel bool) (th *snapshot.Thread, stderr string) {
 	t.Helper()
 	kind := testenv.DumpCrash
 	if kernel {
@@ -237,7 +237,7 @@ func die(t *testing.T, runtime, way string, kernel bool) (th *profile.Thread, st
 		path = a.CrashDump()
 	}
 	snap := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
-	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+	i := slices.IndexFunc(snap.Threads, func(th snapshot.Thread) bool { return th.Crashed })
 	if i < 0 {
 		t.Fatal("no thread has crashed")
 	}
@@ -247,7 +247,7 @@ func die(t *testing.T, runtime, way string, kernel bool) (th *profile.Thread, st
 var createdumpLine = regexp.MustCompile(`(?m)^(\[createdump\].*|finally|the handler was told of.*)\n`)
 
 // death compares the cause of a program's death.
-func (c *comparison) death(way string, th *profile.Thread, stderr string) {
+func (c *comparison) death(way string, th *snapshot.Thread, stderr string) {
 	c.t.Helper()
 	switch head, rest, _ := strings.Cut(stderr, "\n"); {
 	case strings.HasPrefix(stderr, unhandled):
@@ -280,7 +280,7 @@ const (
 
 // failFast compares the end of a program that has called FailFast. .NET prints the message, then the stack of the
 // thread, then the exception from the call of FailFast.
-func (c *comparison) failFast(th *profile.Thread, head, rest string) {
+func (c *comparison) failFast(th *snapshot.Thread, head, rest string) {
 	c.t.Helper()
 	message := strings.TrimPrefix(strings.TrimPrefix(head, "Process terminated."), " ")
 	lines := strings.Split(strings.TrimSpace(rest), "\n")
@@ -304,7 +304,7 @@ func (c *comparison) failFast(th *profile.Thread, head, rest string) {
 }
 
 // overflow compares the stack of a stack overflow. .NET prints the repeated frames once, with their number.
-func (c *comparison) overflow(th *profile.Thread, rest string) {
+func (c *comparison) overflow(th *snapshot.Thread, rest string) {
 	c.t.Helper()
 	if th.Exception == nil || th.Exception.Type != "System.StackOverflowException" {
 		c.t.Errorf("exception %+v", th.Exception)
@@ -335,10 +335,10 @@ var functions = []string{"System.Environment.FailFast", "System.RuntimeMethodHan
 const hiddenCaller = "System.Environment.CallEntryPoint"
 
 // stack compares the methods on a thread's own stack.
-func (c *comparison) stack(th *profile.Thread, lines []string) {
+func (c *comparison) stack(th *snapshot.Thread, lines []string) {
 	c.t.Helper()
 	var got []string
-	for _, f := range livetest.OfKind(th.Frames, profile.Managed) {
+	for _, f := range livetest.OfKind(th.Frames, snapshot.Managed) {
 		if f.Tier != "IL stub" && f.Method != hiddenCaller {
 			got = append(got, strings.ReplaceAll(f.Method, "+", "."))
 		}

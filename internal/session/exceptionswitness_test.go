@@ -13,7 +13,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // witnessed is an exception object in ClrMD's reading.
@@ -87,7 +87,7 @@ func askClrMD(t *testing.T, a *testenv.App) map[string][]witnessed {
 }
 
 // sameAsWitness compares an exception with ClrMD's reading, and returns the number of frames.
-func sameAsWitness(t *testing.T, way string, e *profile.ExceptionInfo, want witnessed) int {
+func sameAsWitness(t *testing.T, way string, e *snapshot.ExceptionInfo, want witnessed) int {
 	t.Helper()
 	if e.HResult != want.HResult || len(e.Frames) != len(want.Frames) {
 		t.Errorf("%s: HRESULT %#x and %d frames, ClrMD: %#x and %d: %q",

@@ -17,7 +17,7 @@ import (
 	"clrsnap/internal/origin"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // WalkOptions say how the managed heap is walked.
@@ -178,4 +178,4 @@ func (p *Process) Target() target.Memory { return p.from }
 func (p *Process) CapturedAt(read time.Time) time.Time { return p.from.CapturedAt(read) }
 
 // ThreadRef names a thread of the runtime; nil: not known.
-func (p *Process) ThreadRef(t *thread.Thread) *profile.ThreadRef { return people{p}.Ref(t) }
+func (p *Process) ThreadRef(t *thread.Thread) *snapshot.ThreadRef { return people{p}.Ref(t) }

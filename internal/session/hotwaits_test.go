@@ -10,7 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // hotWaits are the ways to optimise the code that waits: the frames of its callees are inlined then, and the awaited
@@ -50,7 +50,7 @@ func TestHotWaits(t *testing.T) {
 }
 
 // hasOptimised reports whether the program's waiting method is optimised.
-func hasOptimised(th *profile.Thread) bool {
+func hasOptimised(th *snapshot.Thread) bool {
 	for i := range th.Frames {
 		if f := &th.Frames[i]; f.Module == "hotwaits" {
 			return f.Tier == "tier-1" || f.Tier == "optimized"
@@ -97,11 +97,11 @@ func TestHotWaitsBrief(t *testing.T) {
 // checkBrief requires that the facts about a wait are right. checkBrief reports whether the facts are complete: a
 // thread that still spins before its wait keeps less.
 func checkBrief(
-	t *testing.T, truth waitTruth, th *profile.Thread, threads map[string]*profile.Thread, runtime string,
+	t *testing.T, truth waitTruth, th *snapshot.Thread, threads map[string]*snapshot.Thread, runtime string,
 ) bool {
 	t.Helper()
 	w, said := th.Wait, maps.Clone(truth)
-	if w.Kind == profile.MonitorEnter && entersForFramework(th) || w.Kind == profile.WaitRuntime {
+	if w.Kind == snapshot.MonitorEnter && entersForFramework(th) || w.Kind == snapshot.WaitRuntime {
 		return false // a thread on the way into its wait may wait for a lock of the runtime itself
 	}
 	if w.Object == 0 && said["type"] != "" {
@@ -124,7 +124,7 @@ func checkBrief(
 
 // entersForFramework reports whether the framework, not the program, has called Monitor.Enter. The framework does so
 // for a moment before and after a wait, for the list of a task's continuations, for example.
-func entersForFramework(th *profile.Thread) bool {
+func entersForFramework(th *snapshot.Thread) bool {
 	entered := false
 	for i := range th.Frames {
 		switch f := &th.Frames[i]; {

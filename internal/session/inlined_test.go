@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestInlinedWait: if the primitive has no frame any more, the thread's wait is still the wait for
@@ -35,7 +35,7 @@ func TestInlinedWait(t *testing.T) {
 				hasFrame = hasFrame &&
 					!(f.Inlined && strings.HasPrefix(f.Method, "System.Threading.ManualResetEventSlim.Wait"))
 			}
-			if w := th.Wait; w == nil || w.Kind != profile.EventWait || w.Object == 0 || !w.Certain {
+			if w := th.Wait; w == nil || w.Kind != snapshot.EventWait || w.Object == 0 || !w.Certain {
 				return fmt.Sprintf("a wait for an event (inlined methods wanted: %v), but %+v of %+v", inlined, w,
 					th.Frames)
 			}

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waits"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The owner of a lock was read before the instant. Only a thread's own code takes and releases the
@@ -37,14 +37,14 @@ func ranges(pieces []target.Region) (out []target.Range) {
 }
 
 // exclusive are the waits for locks with an owner.
-var exclusive = map[profile.WaitKind]bool{
-	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
-	profile.WriteLock: true,
+var exclusive = map[snapshot.WaitKind]bool{
+	snapshot.MonitorEnter: true, snapshot.LockEnter: true, snapshot.ReadLock: true, snapshot.UpgradeableLock: true,
+	snapshot.WriteLock: true,
 }
 
 // isMutex reports whether a wait for handles is a wait for a mutex with an owner.
-func isMutex(w *profile.Wait) bool {
-	return profile.LockKindOf(w) == profile.HandleLock && w.Owner != nil
+func isMutex(w *snapshot.Wait) bool {
+	return snapshot.LockKindOf(w) == snapshot.HandleLock && w.Owner != nil
 }
 
 // places returns the indices of members by thread id.

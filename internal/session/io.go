@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/descriptors"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // ioCalls are the system calls that wait for input or output, with a verb for each. The first
@@ -31,14 +31,14 @@ var ioSets = map[string]bool{
 
 // ioWait explains a wait in a system call for input or output; nil: the thread is in no call of
 // ioCalls.
-func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
+func (s *Suspension) ioWait(frames []snapshot.Frame) *snapshot.Wait {
 	c := s.Capture
 	name := Syscalls[c.SyscallNr]
 	verb := ioCalls[name]
 	if verb == "" {
 		return nil
 	}
-	w := &profile.Wait{Kind: profile.WaitIO, Target: verb, Certain: true}
+	w := &snapshot.Wait{Kind: snapshot.WaitIO, Target: verb, Certain: true}
 	if s.Process.RunningProcess() == nil || c.SyscallArgs == [6]uint64{} {
 		return w // a dump does not keep the targets of descriptors
 	}
@@ -59,10 +59,10 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 
 // resolver returns the function of the C library that looks up names of hosts, if the thread waits
 // in the function: the library asks name servers in the same thread.
-func resolver(frames []profile.Frame) string {
+func resolver(frames []snapshot.Frame) string {
 	for i := range frames {
 		switch f := &frames[i]; {
-		case f.Kind == profile.Managed:
+		case f.Kind == snapshot.Managed:
 			return ""
 		case f.Method == "getaddrinfo" || f.Method == "getnameinfo" || f.Method == "gethostbyname_r":
 			return f.Method

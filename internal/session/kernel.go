@@ -10,10 +10,10 @@ import (
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
-// Why the kernel does not run a thread, whatever the thread itself waits for: profile.Thread.Kernel.
+// Why the kernel does not run a thread, whatever the thread itself waits for: snapshot.Thread.Kernel.
 const (
 	bySignal   = "stopped by a signal"
 	byDebugger = "stopped by a debugger"
@@ -82,7 +82,7 @@ func (s *visit) inDeepWait(err error) (st taken, ok bool) {
 
 // ofKernel describes a thread in an uninterruptible wait by the kernel's facts: the system call, what the call waits
 // for, and why the thread does not run.
-func (s *Suspension) ofKernel(st *profile.Thread) {
+func (s *Suspension) ofKernel(st *snapshot.Thread) {
 	p, c, tid := s.Process, s.Capture, s.Thread.OSThreadID
 	count := p.Live.RunCount(tid)
 	if !s.isDeep() {
@@ -128,24 +128,24 @@ func (s *Suspension) sleepsIn() (function string, ok bool) {
 
 // watchGroups begins to watch the control groups of the process. The returned function marks the threads of a
 // snapshot as frozen, or the running threads as throttled.
-func (g *gathering) watchGroups() func([]profile.Thread) {
+func (g *gathering) watchGroups() func([]snapshot.Thread) {
 	p := g.Process
 	if p.Live == nil {
-		return func([]profile.Thread) {}
+		return func([]snapshot.Thread) {}
 	}
 	if p.groups == nil {
 		p.groups = cgroup.NewReader(p.Live.Dir())
 	}
 	before, err := p.groups.State()
 	if err != nil {
-		return func([]profile.Thread) {}
+		return func([]snapshot.Thread) {}
 	}
 	for _, c := range before.CPU {
 		if c.Quota > 0 && (g.quota == 0 || c.Quota < g.quota) {
 			g.quota = c.Quota
 		}
 	}
-	return func(threads []profile.Thread) {
+	return func(threads []snapshot.Thread) {
 		now, err := p.groups.State()
 		if err != nil {
 			return

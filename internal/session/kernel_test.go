@@ -4,12 +4,12 @@ import (
 	"context"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
+	"clrsnap/snapshot"
 )
 
 // TestStopped: a signal has stopped a program. Each thread says so, besides its wait.
@@ -21,7 +21,7 @@ func TestStopped(t *testing.T) {
 	}
 	defer func() { _ = unix.Kill(a.PID, unix.SIGCONT) }()
 	const stopped = "stopped by a signal"
-	var snap *profile.Snapshot
+	var snap *snapshot.Snapshot
 	testenv.UntilSeen(t, func() string {
 		var err error
 		if snap, err = p.SnapshotAll(context.Background(), nil); err != nil {
@@ -40,7 +40,7 @@ func TestStopped(t *testing.T) {
 		if th.State != stopped {
 			t.Errorf("%q: %q, %q", th.Name, th.Kernel, th.State)
 		}
-		if th.Wait != nil && th.Wait.Kind == profile.HandleOne && th.Wait.Certain {
+		if th.Wait != nil && th.Wait.Kind == snapshot.HandleOne && th.Wait.Certain {
 			waits++
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/origin"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // lacks counts the threads that needed memory missing in a dump.
@@ -51,7 +51,7 @@ func (g *gathering) note() (end func()) {
 }
 
 // consequence describes the gaps of a snapshot for lack of memory in the dump.
-func (l *lacks) consequence(s *profile.Snapshot) string {
+func (l *lacks) consequence(s *snapshot.Snapshot) string {
 	var cut []string
 	whole, first := 0, 0
 	for i := range s.Threads {

@@ -3,12 +3,12 @@ package session
 import (
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestConsequence: a text names the consequences of pages that a dump lacks, whatever needed the pages.
 func TestConsequence(t *testing.T) {
-	s := &profile.Snapshot{Threads: []profile.Thread{
+	s := &snapshot.Snapshot{Threads: []snapshot.Thread{
 		{OSThreadID: 11, Complete: true}, {OSThreadID: 12}, {OSThreadID: 13, Complete: true}, {OSThreadID: 14},
 	}}
 	for _, tt := range []struct {

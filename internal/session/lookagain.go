@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Look is the finding of one look at a thread.
@@ -16,7 +16,7 @@ type Look struct {
 }
 
 // of adds the threads that a thread waits for, by all data read meanwhile.
-func (l Look) of(w *profile.Wait) Look {
+func (l Look) of(w *snapshot.Wait) Look {
 	if w == nil {
 		return Look{}
 	}
@@ -58,16 +58,16 @@ func (o *Observed) LookAgain(ctx context.Context, threads []int) map[int]Look {
 }
 
 // lookAt captures a thread once more, without a stop, and returns the proof that the thread is blocked.
-func (g *gathering) lookAt(st *profile.Thread) target.Proof {
+func (g *gathering) lookAt(st *snapshot.Thread) target.Proof {
 	t, ok := g.Describe(st.OSThreadID)
 	if !ok {
 		st.Wait = nil // the thread has ended
 		return ""
 	}
-	if w := st.Wait; w != nil && w.Kind == profile.WaitRuntime {
+	if w := st.Wait; w != nil && w.Kind == snapshot.WaitRuntime {
 		return g.lookAtConstructor(st, t.ID)
 	}
-	if w := st.Wait; w != nil && w.Kind == profile.SpinLockEnter {
+	if w := st.Wait; w != nil && w.Kind == snapshot.SpinLockEnter {
 		return "" // the thread runs again and again, and waits all the same
 	}
 	room := g.room
@@ -88,7 +88,7 @@ func (g *gathering) lookAt(st *profile.Thread) target.Proof {
 
 // lookAtConstructor reads once more the static constructor that a thread waits for. Only a stop could capture the
 // thread, and a stop makes the thread run. But everything about the wait is in the Thread object.
-func (p *Process) lookAtConstructor(t *profile.Thread, id arch.Addr) target.Proof {
+func (p *Process) lookAtConstructor(t *snapshot.Thread, id arch.Addr) target.Proof {
 	count := p.Live.RunCount(t.OSThreadID)
 	head := make([]byte, p.Managed.Threads.HeadLen())
 	t.Wait = nil

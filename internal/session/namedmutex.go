@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A named Mutex is a pthread mutex in a file that all its users map (src/coreclr/pal/src/include/pal/mutex.hpp,
@@ -30,13 +30,13 @@ const (
 )
 
 // namedMutex completes a wait for a named Mutex with the name and the owner.
-func (s *Suspension) namedMutex(st *profile.Thread) {
+func (s *Suspension) namedMutex(st *snapshot.Thread) {
 	c, w := s.Capture, st.Wait
 	if w == nil && s.Process.Managed.Locks != nil && s.Process.Managed.Locks.Managed() && !wakes(c) {
 		// Where all waiting methods have been inlined, the system call shows the wait.
-		w = &profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Certain: true}
+		w = &snapshot.Wait{Kind: snapshot.HandleOne, Type: "System.Threading.Mutex", Certain: true}
 	}
-	if w == nil || w.Kind != profile.HandleOne || w.Lock != 0 || c.SyscallNr != futexCall || c.SyscallArgs[0] == 0 {
+	if w == nil || w.Kind != snapshot.HandleOne || w.Lock != 0 || c.SyscallNr != futexCall || c.SyscallArgs[0] == 0 {
 		return
 	}
 	word := arch.Addr(c.SyscallArgs[0])
@@ -55,7 +55,7 @@ func (s *Suspension) namedMutex(st *profile.Thread) {
 }
 
 // nameHeld adds the names of named mutexes to the locks that a thread holds.
-func (s *Suspension) nameHeld(holds []profile.Wait) {
+func (s *Suspension) nameHeld(holds []snapshot.Wait) {
 	for i := range holds {
 		if h := &holds[i]; h.Detail == waits.Named {
 			h.Detail = strings.TrimSpace(waits.Named + " " + s.sharedName(arch.Addr(h.Lock)))
@@ -79,7 +79,7 @@ func (s *Suspension) sharedName(at arch.Addr) string {
 
 // ownedNamed says who owns the named Mutex at an address. It returns false if the sources do not all confirm the
 // owner.
-func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name string) bool {
+func (s *Suspension) ownedNamed(w *snapshot.Wait, word, mutex arch.Addr, name string) bool {
 	p, tid := s.Process, s.Thread.OSThreadID
 	mem := target.NewReader(p.from)
 	b, err := mem.Bytes(mutex, namedLen)
@@ -115,7 +115,7 @@ func (p *Process) saysOwner(pid, tid int, said uint64) bool {
 }
 
 // namedOwner names the owner of a Mutex: a thread of this process, or in words a thread of another process.
-func (s *Suspension) namedOwner(pid, tid int) (ref *profile.ThreadRef, other string) {
+func (s *Suspension) namedOwner(pid, tid int) (ref *snapshot.ThreadRef, other string) {
 	p := s.Process
 	if own, err := p.from.NSTid(p.from.PID()); err == nil && own == pid {
 		if t := (people{p}).OS(tid); t != nil {

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Observer takes part in a snapshot: package deadlock notes what the frames of threads hold, and finds wait edges once
@@ -17,7 +17,7 @@ type Observer interface {
 	Begin()
 	// Frame is called with each frame of a method m with metadata, and with the name of the method's assembly. above
 	// has the frames that were walked before.
-	Frame(f *walk.Frame, m method.Method, assembly string, above []profile.Frame)
+	Frame(f *walk.Frame, m method.Method, assembly string, above []snapshot.Frame)
 	// Walked is called after the walk of a thread. queue is the task by which the thread waits for a semaphore that
 	// the stack does not tell; 0: none.
 	Walked(tid int, queue arch.Addr)
@@ -29,7 +29,7 @@ type Observer interface {
 type Observed struct{ g *gathering }
 
 // Snapshot is what was found so far. The Observer may add to the wait graph, and may change Thread.Still.
-func (o *Observed) Snapshot() *profile.Snapshot { return o.g.out }
+func (o *Observed) Snapshot() *snapshot.Snapshot { return o.g.out }
 
 // Runs are the tasks that a thread runs.
 func (o *Observed) Runs(tid int) []waits.Run { return o.g.runs[tid] }
@@ -38,7 +38,7 @@ func (o *Observed) Runs(tid int) []waits.Run { return o.g.runs[tid] }
 func (o *Observed) AddHolds() { o.g.addHolds() }
 
 // Exceptions describes an exception, and the exceptions that are its reasons; none: the exception cannot be read.
-func (p *Process) Exceptions(object arch.Addr) []*profile.ExceptionInfo {
+func (p *Process) Exceptions(object arch.Addr) []*snapshot.ExceptionInfo {
 	return p.thrown.Exceptions(p.Stacks(), []arch.Addr{object}, "")
 }
 
@@ -49,7 +49,7 @@ func (p *Process) ListThreads() ([]Thread, error) {
 }
 
 // NoteGaps records what a dump lacks for the async methods in out.
-func (p *Process) NoteGaps(out *profile.Tasks) {
+func (p *Process) NoteGaps(out *snapshot.Tasks) {
 	if out.Unproven+out.Unread == 0 {
 		return
 	}

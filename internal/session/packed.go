@@ -5,15 +5,15 @@ import (
 
 	"clrsnap/internal/dedup"
 	"clrsnap/internal/naming"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // packing packs the stacks of a snapshot during the capture, and the facts about the calls of frames.
 type packing struct {
-	frames profile.FrameTable
+	frames snapshot.FrameTable
 	calls  dedup.Table[naming.Call]
-	buf    []profile.Frame
-	more   []profile.Frame // the frames of buf and inlined methods
+	buf    []snapshot.Frame
+	more   []snapshot.Frame // the frames of buf and inlined methods
 }
 
 // beginPacking begins to pack stacks, if Options want packed stacks. Stacks whose frames get names later are not
@@ -27,7 +27,7 @@ func (g *gathering) beginPacking() {
 // keepStack packs the stack of a thread that has just been walked and described, and returns the calls of its frames.
 // A stack with awaited methods is not packed, because awaiters are found by the places of frames. Nor is a large
 // stack.
-func (g *gathering) keepStack(st *profile.Thread, awaited bool) keptCalls {
+func (g *gathering) keepStack(st *snapshot.Thread, awaited bool) keptCalls {
 	calls := g.stack.calls
 	if !g.Options.Inlined {
 		calls = nil // the calls were for the wait
@@ -61,7 +61,7 @@ func (c callsByThread) keep(tid int, calls keptCalls) {
 }
 
 // addInlined adds to captured stacks the methods that were certainly inlined at the stacks' calls.
-func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
+func (p *Process) addInlined(threads []snapshot.Thread, calls callsByThread) {
 	if !p.Options.Inlined || len(calls) == 0 || !p.BeginInlined() {
 		return
 	}
@@ -113,7 +113,7 @@ func (c *keptCalls) unpack(buf []naming.Call) []naming.Call {
 }
 
 // packInlined is addInlined for a packed stack.
-func (p *Process) packInlined(k *packing, t *profile.Thread, calls []naming.Call) {
+func (p *Process) packInlined(k *packing, t *snapshot.Thread, calls []naming.Call) {
 	k.buf = t.Packed.Unpack(k.buf[:0])
 	if frames := p.WithInlined(k.more[:0], k.buf, calls); len(frames) > len(k.buf) {
 		t.Packed, k.more = k.frames.Pack(frames), frames

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // From .NET 11 on a monitor is a System.Threading.Lock, and the sync table refers to it. So a Lock that a thread
@@ -28,7 +28,7 @@ const maxPlainLocks = 1 << 14
 // plain returns the kind of a thread's wait. The thread has just been walked, and is blocked on a Lock, or a
 // Condition, that is not known to be a monitor's; "": the kind is not certain. epoch is from before the search for
 // the monitor.
-func (s *Suspension) plain(i *lock.Info, epoch moment.Epoch) profile.WaitKind {
+func (s *Suspension) plain(i *lock.Info, epoch moment.Epoch) snapshot.WaitKind {
 	p := s.Process
 	p.Engine.Cache.Invalidate()
 	at, err := p.Managed.Locks.LockOf(i)
@@ -41,9 +41,9 @@ func (s *Suspension) plain(i *lock.Info, epoch moment.Epoch) profile.WaitKind {
 	case !p.isPlain(at, epoch):
 		return ""
 	case i.Condition:
-		return profile.EventWait
+		return snapshot.EventWait
 	}
-	return profile.LockEnter
+	return snapshot.LockEnter
 }
 
 // isPlain reports whether a Lock with waiters, and without an entry at the last look through the sync table, is no

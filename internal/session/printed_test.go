@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // printed is an exception in .NET's printed form.
@@ -132,7 +132,7 @@ type comparison struct {
 }
 
 // same requires that e is the exception that .NET has printed, with the inner exceptions.
-func (c *comparison) same(what string, e *profile.ExceptionInfo, want *printed) {
+func (c *comparison) same(what string, e *snapshot.ExceptionInfo, want *printed) {
 	c.t.Helper()
 	switch {
 	case e == nil && want == nil:
@@ -155,7 +155,7 @@ func (c *comparison) same(what string, e *profile.ExceptionInfo, want *printed) 
 
 // head compares type and message. .NET adds the messages of an AggregateException's inner exceptions to the message of
 // the AggregateException, and makes up a message for an exception without a message.
-func (c *comparison) head(what string, e *profile.ExceptionInfo, want *printed) {
+func (c *comparison) head(what string, e *snapshot.ExceptionInfo, want *printed) {
 	c.t.Helper()
 	head := e.Type + ": " + e.Message
 	switch {
@@ -172,7 +172,7 @@ func (c *comparison) head(what string, e *profile.ExceptionInfo, want *printed) 
 	}
 }
 
-func (c *comparison) frames(what string, e *profile.ExceptionInfo, want []printedFrame) {
+func (c *comparison) frames(what string, e *snapshot.ExceptionInfo, want []printedFrame) {
 	c.t.Helper()
 	if e.NoFrames != "" {
 		c.t.Errorf("%s: its frames cannot be read: %s", what, e.NoFrames)
@@ -205,7 +205,7 @@ func (c *comparison) frames(what string, e *profile.ExceptionInfo, want []printe
 }
 
 // line compares the source line of a frame. lost says that .NET may have lost the line.
-func (c *comparison) line(what string, f *profile.TraceFrame, want printedFrame, lost bool) {
+func (c *comparison) line(what string, f *snapshot.TraceFrame, want printedFrame, lost bool) {
 	c.t.Helper()
 	switch {
 	case want.line == 0 && (f.Line == nil || lost):
@@ -222,7 +222,7 @@ func (c *comparison) line(what string, f *profile.TraceFrame, want printedFrame,
 }
 
 // visible are the frames that .NET prints.
-func visible(frames []profile.TraceFrame) (out []profile.TraceFrame) {
+func visible(frames []snapshot.TraceFrame) (out []snapshot.TraceFrame) {
 	for _, f := range frames {
 		if !f.Hidden {
 			out = append(out, f)
@@ -233,7 +233,7 @@ func visible(frames []profile.TraceFrame) (out []profile.TraceFrame) {
 
 // dynamicHere reports whether any method is dynamic. .NET 8 prints no lines at all in a stack trace with a dynamic
 // method.
-func dynamicHere(frames []profile.TraceFrame) bool {
+func dynamicHere(frames []snapshot.TraceFrame) bool {
 	for _, f := range frames {
 		if f.Tier == "dynamic" {
 			return true

@@ -22,7 +22,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Options change how a process is read. The zero value has good defaults.
@@ -49,7 +49,7 @@ type Options struct {
 	Inlined bool
 	// Async adds to the stacks of snapshots the async methods that await the running methods.
 	Async bool
-	// PackStacks packs the stacks of threads (profile.Thread.Packed) of snapshots.
+	// PackStacks packs the stacks of threads (snapshot.Thread.Packed) of snapshots.
 	PackStacks bool
 }
 
@@ -69,7 +69,7 @@ type Process struct {
 	Found      *locate.Runtime // nil: there is none
 	RuntimeErr error           // why the runtime in Found cannot be read, or why none was found
 
-	info    profile.Process
+	info    snapshot.Process
 	from    origin.Origin // of threads, registers and memory
 	moments *moment.Reader
 	thrown  *exceptions.Reader
@@ -116,7 +116,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	}
 	lp.Watchdog = o.MaxPause
 	p := &Process{Options: o, Live: lp, from: origin.Running(lp)}
-	p.info = profile.Process{PID: lp.PID(), Command: CommandLine(lp.Dir())}
+	p.info = snapshot.Process{PID: lp.PID(), Command: CommandLine(lp.Dir())}
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
@@ -200,8 +200,8 @@ func (p *Process) openRuntime() error {
 }
 
 // DescribeRuntime describes a runtime that was found.
-func DescribeRuntime(r *locate.Runtime) profile.Runtime {
-	return profile.Runtime{Version: r.Version, Path: r.Module.Path, Shape: string(r.Shape)}
+func DescribeRuntime(r *locate.Runtime) snapshot.Runtime {
+	return snapshot.Runtime{Version: r.Version, Path: r.Module.Path, Shape: string(r.Shape)}
 }
 
 // Close releases what the Process holds. The target is not affected.
@@ -222,7 +222,7 @@ func (p *Process) PID() int { return p.from.PID() }
 func (p *Process) Alive() error { return p.from.Alive() }
 
 // Info describes the process and its runtime.
-func (p *Process) Info() profile.Process { return p.info }
+func (p *Process) Info() snapshot.Process { return p.info }
 
 // NoRuntimeError is the error of methods that need CoreCLR. what says in the plural what is asked of the process.
 func (p *Process) NoRuntimeError(what string) error {

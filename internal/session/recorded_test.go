@@ -11,19 +11,19 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/moments"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestRecordedWaits: what the threads of a recorded program wait for, and hold, is what the program says.
 func TestRecordedWaits(t *testing.T) {
 	moments.Each(t, "waits", func(t *testing.T, m *recorded.Moment) {
-		s := moments.At[*profile.Snapshot](t, m, moments.Waits)
+		s := moments.At[*snapshot.Snapshot](t, m, moments.Waits)
 		got, want := map[string]string{}, map[string]string{}
 		kinds := map[string]bool{}
 		for _, line := range m.Truths {
 			truth := truthOf(line)
 			thread := truth["thread"]
-			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == thread })
+			i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Name == thread })
 			if i < 0 {
 				t.Errorf("no thread %q", thread)
 				continue
@@ -74,13 +74,14 @@ func factsOf(truth map[string]string, names ...string) string {
 }
 
 // waitFacts are the facts of a wait that the program tells, and the program's facts.
-func waitFacts(w *profile.Wait, truth map[string]string) (got, want string) {
+func waitFacts(w *snapshot.Wait, truth map[string]string) (got, want string) {
 	names := []string{"kind", "type", "object", "owner", "recursion", "waiters", "field", "detail", "tasks"}
 	names = slices.DeleteFunc(names, func(name string) bool { _, told := truth[name]; return !told })
 	if w == nil {
 		return "", factsOf(truth, names...)
 	}
-	if w.Object == 0 && profile.WaitKind(truth["kind"]) == profile.CountdownWait { // the frames do not keep the object
+	if w.Object == 0 &&
+		snapshot.WaitKind(truth["kind"]) == snapshot.CountdownWait { // the frames do not keep the object
 		names = []string{"kind"}
 	}
 	found := map[string]string{
@@ -116,11 +117,11 @@ func count(n int) string {
 // the methods of the first stack trace.
 func TestRecordedExceptions(t *testing.T) {
 	moments.Each(t, "failing", func(t *testing.T, m *recorded.Moment) {
-		s := moments.At[*profile.Snapshot](t, m, moments.Stacks)
+		s := moments.At[*snapshot.Snapshot](t, m, moments.Stacks)
 		compared := 0
 		for _, part := range strings.Split(m.Truths[0], "<<< ")[1:] {
 			way, text, _ := strings.Cut(part, "\n")
-			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == way })
+			i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Name == way })
 			if i < 0 {
 				t.Errorf("no thread %q", way)
 				continue
@@ -154,12 +155,12 @@ func TestRecordedExceptions(t *testing.T) {
 // TestRecordedGenerics: the type arguments of frames in shared code are those that the program prints.
 func TestRecordedGenerics(t *testing.T) {
 	moments.Each(t, "generics", func(t *testing.T, m *recorded.Moment) {
-		s := moments.At[*profile.Snapshot](t, m, moments.Stacks)
+		s := moments.At[*snapshot.Snapshot](t, m, moments.Stacks)
 		exact, shared := 0, 0
 		for _, line := range m.Truths { // place, thread, the outermost method, the other generic frames
 			parts := strings.Split(line, "|")
 			tid, _ := strconv.Atoi(parts[1])
-			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+			i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.OSThreadID == tid })
 			if i < 0 {
 				t.Errorf("%s: no thread %s", parts[0], parts[1])
 				continue
@@ -168,11 +169,11 @@ func TestRecordedGenerics(t *testing.T) {
 			for k := range s.Threads[i].Frames {
 				f := &s.Threads[i].Frames[k]
 				name, _, _ := strings.Cut(f.Display, "{")
-				if len(want) == 0 || f.Kind != profile.Managed || livetest.Unbound(name) != livetest.Unbound(want[0]) {
+				if len(want) == 0 || f.Kind != snapshot.Managed || livetest.Unbound(name) != livetest.Unbound(want[0]) {
 					continue
 				}
 				switch {
-				case f.Generics == profile.SharedGenerics:
+				case f.Generics == snapshot.SharedGenerics:
 					shared++
 				case name != want[0]:
 					t.Errorf("%s: %s, want %s", parts[0], name, want[0])
@@ -199,7 +200,7 @@ func TestRecordedAhead(t *testing.T) {
 		"semaphore": "SemaphoreSlim.Wait System.Threading.SemaphoreSlim 0 count 0 ",
 	}
 	moments.Each(t, "ahead", func(t *testing.T, m *recorded.Moment) {
-		s, got := moments.At[*profile.Snapshot](t, m, moments.Waits), map[string]string{}
+		s, got := moments.At[*snapshot.Snapshot](t, m, moments.Waits), map[string]string{}
 		for i := range s.Threads {
 			if w := s.Threads[i].Wait; w != nil && want[s.Threads[i].Name] != "" {
 				owner := ""
@@ -218,7 +219,7 @@ func TestRecordedAhead(t *testing.T) {
 			}
 			threads++
 			tid, _ := strconv.Atoi(words[2])
-			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+			i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.OSThreadID == tid })
 			if i < 0 || !s.Threads[i].Complete {
 				t.Errorf("%s: %+v", line, s.Threads[max(i, 0)])
 			}
@@ -226,13 +227,13 @@ func TestRecordedAhead(t *testing.T) {
 		if threads < 5 {
 			t.Errorf("the program says where %d threads are", threads)
 		}
-		tasks := moments.At[*profile.Tasks](t, m, moments.Tasks)
-		if len(tasks.Chains) != 1 || tasks.Methods != 2 || tasks.Chains[0].WaitsFor.Kind != profile.AwaitsSemaphore {
+		tasks := moments.At[*snapshot.Tasks](t, m, moments.Tasks)
+		if len(tasks.Chains) != 1 || tasks.Methods != 2 || tasks.Chains[0].WaitsFor.Kind != snapshot.AwaitsSemaphore {
 			t.Errorf("%+v", tasks)
 		}
 		const nodes = 1000
-		h := moments.At[*profile.Heap](t, m, moments.Nodes)
-		if h.Matching != (profile.HeapAmount{Count: nodes, Bytes: 40 * nodes}) || h.ConsistentShare != 1 {
+		h := moments.At[*snapshot.Heap](t, m, moments.Nodes)
+		if h.Matching != (snapshot.HeapAmount{Count: nodes, Bytes: 40 * nodes}) || h.ConsistentShare != 1 {
 			t.Errorf("%+v", h.Matching)
 		}
 	})
@@ -244,16 +245,16 @@ func TestRecordedThreads(t *testing.T) {
 		facts := moments.At[[]any](t, m, moments.Threads)
 		compared := 0
 		for i, f := range facts {
-			st, ok := f.(*profile.Thread)
+			st, ok := f.(*snapshot.Thread)
 			if !ok {
 				continue
 			}
-			named := facts[i+1].(profile.Thread)
+			named := facts[i+1].(snapshot.Thread)
 			if st.Complete != named.Complete || len(named.Frames) == 0 {
 				t.Errorf("%s: complete %v and %v, %d frames", st.Name, st.Complete, named.Complete, len(named.Frames))
 			}
-			seen := slices.DeleteFunc(slices.Clone(st.Frames), func(f profile.Frame) bool {
-				return f.Inlined || f.Kind == profile.Async
+			seen := slices.DeleteFunc(slices.Clone(st.Frames), func(f snapshot.Frame) bool {
+				return f.Inlined || f.Kind == snapshot.Async
 			})
 			for k := range named.Frames {
 				f := &named.Frames[k]

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/moment"
 	"clrsnap/internal/waits"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxRunners bounds the threads whose tasks are remembered.
@@ -45,13 +45,13 @@ func (g *gathering) relate(of []int) {
 				w.Certain = w.Certain && w.Tasks[k].Certain
 			}
 		case w == nil || w.Object == 0 || !w.Certain:
-		case w.Kind == profile.TaskWait:
+		case w.Kind == snapshot.TaskWait:
 			r.runner(w, threads[i].OSThreadID)
-		case w.Kind == profile.WriteLock && w.Owner == nil && strings.Contains(w.Detail, "reader"):
+		case w.Kind == snapshot.WriteLock && w.Owner == nil && strings.Contains(w.Detail, "reader"):
 			if w.Readers = r.readers(w, i); !g.moments.Still(threads[i].OSThreadID) {
 				w.Readers = nil // the thread may have got the lock since
 			}
-		case (w.Kind == profile.ReadLock || w.Kind == profile.UpgradeableLock) && w.Owner == nil:
+		case (w.Kind == snapshot.ReadLock || w.Kind == snapshot.UpgradeableLock) && w.Owner == nil:
 			if w.Behind = r.writers(w, i); !g.moments.Still(threads[i].OSThreadID) {
 				w.Behind = nil
 			}
@@ -62,22 +62,22 @@ func (g *gathering) relate(of []int) {
 // relating is relate's knowledge of all threads.
 type relating struct {
 	g       *gathering
-	threads []profile.Thread
+	threads []snapshot.Thread
 	runs    map[uint64][]runner // by task
 	reads   map[uint64][]int    // by the numbers of locks: the threads that read, as indices
-	lists   map[uint64][]profile.ThreadRef
+	lists   map[uint64][]snapshot.ThreadRef
 	writes  map[uint64][]int // likewise: the threads that wait to write
 }
 
 // runner is a thread that runs a task.
 type runner struct {
-	thread *profile.Thread
+	thread *snapshot.Thread
 	run    waits.Run
 }
 
 // runner adds to a wait for a task the thread that runs the task, if the thread is known. The result is not certain
 // if objects may have moved since the capture of either thread: tasks are told apart by their addresses.
-func (r *relating) runner(w *profile.Wait, waiting int) {
+func (r *relating) runner(w *snapshot.Wait, waiting int) {
 	w.Owner = nil
 	if r.runs == nil {
 		r.runs = map[uint64][]runner{}
@@ -91,7 +91,7 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 		}
 	}
 	list := r.runs[w.Object]
-	var run *profile.Thread
+	var run *snapshot.Thread
 	if len(list) == 1 {
 		run = list[0].thread
 	}
@@ -107,13 +107,13 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 const maxReaders = 256
 
 // readers returns the other threads that hold a lock to read. Several waits for the lock share the list.
-func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) {
+func (r *relating) readers(w *snapshot.Wait, self int) (out []snapshot.ThreadRef) {
 	id, ok := r.g.WaitReader().LockNumber(arch.Addr(w.Object))
 	if !ok {
 		return nil
 	}
 	if r.reads == nil {
-		r.reads, r.lists = map[uint64][]int{}, map[uint64][]profile.ThreadRef{}
+		r.reads, r.lists = map[uint64][]int{}, map[uint64][]snapshot.ThreadRef{}
 		for i := range r.threads {
 			if at := r.threads[i].ThreadID; at != 0 {
 				ids, _ := r.g.WaitReader().ReadLocks(arch.Addr(at))
@@ -131,11 +131,11 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 			}
 		}
 		if r.g.WaitReader().ReadByEnded(arch.Addr(w.Object), id) {
-			out = append(out, profile.ThreadRef{})
+			out = append(out, snapshot.ThreadRef{})
 		}
 		r.lists[id] = out
 	}
-	own := func(t profile.ThreadRef) bool { return t.OSThreadID == r.threads[self].OSThreadID }
+	own := func(t snapshot.ThreadRef) bool { return t.OSThreadID == r.threads[self].OSThreadID }
 	if slices.ContainsFunc(out, own) {
 		return slices.DeleteFunc(slices.Clone(out), own)
 	}
@@ -144,14 +144,14 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 
 // writers returns the other threads that wait to write under a lock. While there are any, a ReaderWriterLockSlim
 // admits no new reader, though other threads may be reading (WAITING_WRITERS in ReaderWriterLockSlim.cs).
-func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) {
+func (r *relating) writers(w *snapshot.Wait, self int) (out []snapshot.ThreadRef) {
 	if w.Lock == 0 {
 		return nil
 	}
 	if r.writes == nil {
 		r.writes = map[uint64][]int{}
 		for i := range r.threads {
-			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain &&
+			if o := r.threads[i].Wait; o != nil && o.Kind == snapshot.WriteLock && o.Lock != 0 && o.Certain &&
 				r.g.moments.Still(r.threads[i].OSThreadID) { // otherwise the thread may have got the lock since
 				r.writes[o.Lock] = append(r.writes[o.Lock], i)
 			}
@@ -188,6 +188,6 @@ func (g *gathering) noteHeap(tid int, any bool) {
 // unmoved reports whether there has certainly been no collection since a thread was captured.
 func (g *gathering) unmoved(tid int) bool { return g.moments.Unmoved(g.epochs[tid]) }
 
-func RefOf(t *profile.Thread) profile.ThreadRef {
-	return profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
+func RefOf(t *snapshot.Thread) snapshot.ThreadRef {
+	return snapshot.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 }

@@ -3,17 +3,17 @@ package session
 import (
 	"testing"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestResolver: a method waits for a name server if native code below the method asks the name server.
 func TestResolver(t *testing.T) {
-	native := func(method string) profile.Frame {
-		return profile.Frame{Kind: profile.Native, Method: method, Module: "libc.so.6"}
+	native := func(method string) snapshot.Frame {
+		return snapshot.Frame{Kind: snapshot.Native, Method: method, Module: "libc.so.6"}
 	}
-	managed := profile.Frame{Kind: profile.Managed, Method: "System.Net.Dns.GetHostEntry",
+	managed := snapshot.Frame{Kind: snapshot.Managed, Method: "System.Net.Dns.GetHostEntry",
 		Module: "System.Net.NameResolution"}
-	for want, frames := range map[string][]profile.Frame{
+	for want, frames := range map[string][]snapshot.Frame{
 		"getaddrinfo": {native("poll"), native("__res_context_send"), native("getaddrinfo"), managed},
 		"getnameinfo": {native("recvmsg"), native("getnameinfo"), managed},
 		"":            {native("poll"), managed, native("getaddrinfo")},

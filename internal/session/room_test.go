@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // deepProgram has 40 threads wait at the end of 50,000 calls each.
@@ -88,7 +88,7 @@ func TestDeepStacks(t *testing.T) {
 				t.Errorf("%s: thread %d: %s", what, th.OSThreadID, th.Error)
 			}
 		}
-		most := maxStacks / int(unsafe.Sizeof(profile.Frame{}))
+		most := maxStacks / int(unsafe.Sizeof(snapshot.Frame{}))
 		if len(s.Threads) != 41 || frames > most || frames < most*9/10 || whole < 2 || cut < 10 {
 			t.Errorf("%s: %d threads with %d frames, of which %d are kept: %d are complete, %d cut",
 				what, len(s.Threads), frames, most, whole, cut)

@@ -12,13 +12,14 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // heldUp are the kinds of the waits of TestHeldUp.
-var heldUp = map[string]profile.WaitKind{
-	"join": profile.ThreadJoin, "handle": profile.HandleOne, "any": profile.HandleAny, "monitor": profile.MonitorWait,
-	"semaphore": profile.SemaphoreWait, "event": profile.EventWait, "task": profile.TaskWait,
+var heldUp = map[string]snapshot.WaitKind{
+	"join": snapshot.ThreadJoin, "handle": snapshot.HandleOne, "any": snapshot.HandleAny,
+	"monitor":   snapshot.MonitorWait,
+	"semaphore": snapshot.SemaphoreWait, "event": snapshot.EventWait, "task": snapshot.TaskWait,
 }
 
 // TestHeldUp: a thread does not wait for a thread, a handle or a lock if the wait is over and the runtime holds the
@@ -61,12 +62,12 @@ func testHeldUp(t *testing.T, a *testenv.App) {
 			w := th.Wait
 			switch {
 			case w == nil:
-			case isOver && w.Kind == heldUp[over] && w.Timeout == profile.Forever:
+			case isOver && w.Kind == heldUp[over] && w.Timeout == snapshot.Forever:
 				t.Errorf("%s never waits longer than 50 ms, and is said to wait for ever\n%s", th.Name,
 					livetest.Text(th.Frames))
-			case isOver && w.Kind == profile.WaitRuntime, isIn && w.Kind == heldUp[in]:
+			case isOver && w.Kind == snapshot.WaitRuntime, isIn && w.Kind == heldUp[in]:
 				delete(missing, th.Name)
-			case isIn && w.Kind == profile.WaitRuntime:
+			case isIn && w.Kind == snapshot.WaitRuntime:
 				t.Errorf("the wait of %s is not over\n%s", th.Name, livetest.Text(th.Frames))
 			}
 		}
@@ -108,11 +109,11 @@ func testSlept(t *testing.T, a *testenv.App) {
 			switch {
 			case w == nil:
 			case th.Name == "sleeps":
-				sleeps = w.Kind == profile.ThreadSleep && w.Timeout == profile.Forever
-			case w.Kind == profile.ThreadSleep && w.Timeout == profile.Forever:
+				sleeps = w.Kind == snapshot.ThreadSleep && w.Timeout == snapshot.Forever
+			case w.Kind == snapshot.ThreadSleep && w.Timeout == snapshot.Forever:
 				t.Errorf("it never sleeps longer than 50 ms, and is said to sleep for ever\n%s",
 					livetest.Text(th.Frames))
-			case w.Kind == profile.WaitRuntime:
+			case w.Kind == snapshot.WaitRuntime:
 				suspended = true
 			}
 		}

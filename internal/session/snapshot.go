@@ -18,7 +18,7 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // SnapshotOptions say what a snapshot is of. The zero value takes the stacks of all threads, one after the other.
@@ -43,7 +43,7 @@ type Filter func(*Thread) bool
 
 // Inspection is a captured and walked thread of a snapshot. It is valid during the call of Inspect.
 type Inspection struct {
-	Thread  *profile.Thread
+	Thread  *snapshot.Thread
 	Stack   *target.Stack
 	Context *arch.Context
 	Sites   []awaits.Site
@@ -52,7 +52,7 @@ type Inspection struct {
 // Snapshot takes a snapshot of threads. Each thread is stopped only for the copy. When ctx ends, the result has the
 // threads captured by then, and the error is the error of ctx. When the process exits, the result has everything
 // captured until then, and the error says that the process has exited.
-func (p *Process) Snapshot(ctx context.Context, o SnapshotOptions) (*profile.Snapshot, error) {
+func (p *Process) Snapshot(ctx context.Context, o SnapshotOptions) (*snapshot.Snapshot, error) {
 	g := p.gather(o)
 	if o.AtOnce && p.moments.Changes() {
 		return g.atOnce(ctx)
@@ -64,7 +64,7 @@ func (p *Process) Snapshot(ctx context.Context, o SnapshotOptions) (*profile.Sna
 // also has methods without metadata and the runtime's exception machinery, by name. Complete is true only if the walk
 // reached the base of the thread's stack and nothing was skipped; if not, Error says why. When ctx ends, no more
 // symbols are fetched.
-func (p *Process) SnapshotThread(ctx context.Context, thread arch.Addr) (*profile.Thread, error) {
+func (p *Process) SnapshotThread(ctx context.Context, thread arch.Addr) (*snapshot.Thread, error) {
 	p.Engine.Begin()
 	p.known = nil // as it is now
 	t, err := p.Find(thread)
@@ -90,7 +90,7 @@ type gathering struct {
 	o     SnapshotOptions
 	names naming.Stacks // how frames are named
 	async bool          // async methods are wanted
-	out   *profile.Snapshot
+	out   *snapshot.Snapshot
 	found found // besides the frames in out
 
 	stops   *[]time.Duration // where to note the duration of stops; nil: nowhere
@@ -119,7 +119,7 @@ type found struct {
 func (p *Process) gather(o SnapshotOptions) *gathering {
 	return &gathering{
 		Process: p, o: o, names: p.Stacks(), async: o.Async || p.Options.Async, room: maxStacks,
-		found: found{callsByThread{}, awaitingByThread{}}, out: &profile.Snapshot{Process: p.info},
+		found: found{callsByThread{}, awaitingByThread{}}, out: &snapshot.Snapshot{Process: p.info},
 	}
 }
 
@@ -135,7 +135,7 @@ func (g *gathering) beginLate() {
 }
 
 // oneByOne takes the stacks one after the other.
-func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
+func (g *gathering) oneByOne(ctx context.Context) (*snapshot.Snapshot, error) {
 	if g.Live != nil {
 		defer priority.Hurry()()
 	}
@@ -165,7 +165,7 @@ func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
 	inGroups(out.Threads)
 	if err := g.from.Alive(); err != nil {
 		// Threads without frames could not be captured because the process has exited: leave them out.
-		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return t.Depth() == 0 })
+		out.Threads = slices.DeleteFunc(out.Threads, func(t snapshot.Thread) bool { return t.Depth() == 0 })
 		return out, err
 	}
 	return out, nil
@@ -182,7 +182,7 @@ func (g *gathering) complete(ctx context.Context) {
 
 // taken is a thread of a snapshot, as it was captured and walked.
 type taken struct {
-	profile.Thread
+	snapshot.Thread
 	calls   keptCalls
 	waiting []AwaitingAt
 	sites   []awaits.Site // valid until the next thread is walked
@@ -287,7 +287,7 @@ func (v *visit) finish(r walk.Result) taken {
 const largeStack = 1 << 14
 
 // takeWalked returns the frames of the latest walk. If stacks are packed, the frames are valid until keepStack.
-func (g *gathering) takeWalked() []profile.Frame {
+func (g *gathering) takeWalked() []snapshot.Frame {
 	walked := g.stack.frames
 	if len(walked) < largeStack {
 		if g.packing != nil {
@@ -392,15 +392,15 @@ func (s *Suspension) WalkBlocked(walked func() walk.Result) (walk.Result, bool) 
 const maxUnsuited = 4096
 
 // Summary describes a thread, without its frames.
-func (p *Process) Summary(t *Thread) profile.Thread {
-	return profile.Thread{
+func (p *Process) Summary(t *Thread) snapshot.Thread {
+	return snapshot.Thread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedID, ThreadID: uint64(t.ID),
 		Name: t.Name, Role: t.Role, Background: t.Background,
 	}
 }
 
 // fill completes the description of a walked thread.
-func (s *visit) fill(st *profile.Thread, r walk.Result) {
+func (s *visit) fill(st *snapshot.Thread, r walk.Result) {
 	st.Complete = r.Complete
 	if r.Err != nil {
 		st.Error = r.Err.Error()
@@ -456,7 +456,7 @@ func isFull(err error) bool {
 // unloaded are cached anyway, and not counted.
 func frameCost(f *walk.Frame, fr *naming.NamedFrame) int {
 	n := int(unsafe.Sizeof(fr.Frame)) + len(fr.Nearest)
-	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || fr.Passing) {
+	if fr.Kind == snapshot.Managed && (f.Code.Collectible || fr.Module == "" || fr.Passing) {
 		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
 	}
 	return n
@@ -464,7 +464,7 @@ func frameCost(f *walk.Frame, fr *naming.NamedFrame) int {
 
 // walkedStack is what a walk has found on a stack.
 type walkedStack struct {
-	frames []profile.Frame
+	frames []snapshot.Frame
 	calls  []naming.Call // at which other methods may be inlined
 	asyncs awaits.Asyncs
 	cost   int // of frames, in bytes
@@ -547,7 +547,7 @@ func (s *visit) frames() walk.Result {
 
 // Named walks the suspended thread's stack once, and names the frames and the calls by which others may have been
 // inlined. Named is for tests with a moment of their own; SnapshotThread captures the thread by itself.
-func (s *Suspension) Named() (profile.Thread, []naming.Call) {
+func (s *Suspension) Named() (snapshot.Thread, []naming.Call) {
 	v := visit{Suspension: *s, g: s.Process.gather(SnapshotOptions{})}
 	st := s.Process.Summary(&s.Thread)
 	r := v.frames()

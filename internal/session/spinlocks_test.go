@@ -11,7 +11,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestSpinLocks: of threads that spin for a SpinLock it is said which SpinLock, and who holds it, if the SpinLock keeps
@@ -48,19 +48,19 @@ func testSpinLocks(t *testing.T, runtime string) {
 }
 
 // checkSpins removes the threads whose SpinLock is told from missing.
-func checkSpins(t *testing.T, snap *profile.Snapshot, missing map[string]bool) {
+func checkSpins(t *testing.T, snap *snapshot.Snapshot, missing map[string]bool) {
 	t.Helper()
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
 		name, spins := strings.CutPrefix(th.Name, "spins-")
 		w := th.Wait
 		if !spins {
-			if w != nil && w.Kind == profile.SpinLockEnter {
+			if w != nil && w.Kind == snapshot.SpinLockEnter {
 				t.Errorf("%s does not spin: %+v", th.Name, *w)
 			}
 			continue
 		}
-		if w == nil || w.Kind != profile.SpinLockEnter {
+		if w == nil || w.Kind != snapshot.SpinLockEnter {
 			t.Errorf("%s: %+v\n%s", th.Name, w, livetest.Text(th.Frames))
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/origin"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // RunningProcess is the running process, also while its threads stand still; nil: a core dump.
@@ -26,8 +26,8 @@ func (p *Process) RunningProcess() *live.Process {
 // says why, and the result is before, of an earlier look: by that look all names are known.
 func AtRest[T any](
 	ctx context.Context, p *Process, most time.Duration, before T, look func(context.Context) (T, error),
-) (T, *profile.HeapStop) {
-	held, stop := before, &profile.HeapStop{}
+) (T, *snapshot.HeapStop) {
+	held, stop := before, &snapshot.HeapStop{}
 	stop.Exact = p.Stops(ctx, most, stop, func(limit time.Duration) error {
 		return p.rest(ctx, limit, stop, func(ctx context.Context) (err error) {
 			held, err = look(ctx)
@@ -44,7 +44,7 @@ func AtRest[T any](
 // stops take most together; 0 stands for DefaultPause. Where objects are being moved just then, the threads go on, and
 // are stopped once more a little later. false: stop.Reason says why.
 func (p *Process) Stops(
-	ctx context.Context, most time.Duration, stop *profile.HeapStop, attempt func(limit time.Duration) error,
+	ctx context.Context, most time.Duration, stop *snapshot.HeapStop, attempt func(limit time.Duration) error,
 ) bool {
 	most = cmp.Or(most, DefaultPause)
 	for n := 0; n < maxStops && stop.Pause < most; n++ {
@@ -70,7 +70,7 @@ var errMoving = errors.New("the garbage collector was moving objects at each sto
 
 // rest is one stop.
 func (p *Process) rest(
-	ctx context.Context, limit time.Duration, stop *profile.HeapStop, look func(context.Context) error,
+	ctx context.Context, limit time.Duration, stop *snapshot.HeapStop, look func(context.Context) error,
 ) (err error) {
 	infos := map[int]target.ThreadInfo{}
 	if tids, err := p.from.Threads(); err == nil {

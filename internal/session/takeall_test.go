@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/internal/walk"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // openBusy starts a program whose threads compute all the time, and opens the program.
@@ -38,7 +38,7 @@ func openComputing(t testing.TB, program, framework string, threads int) *Proces
 }
 
 // computing counts the program's threads with a complete stack and with their method.
-func computing(s *profile.Snapshot) (n int, wrong string) {
+func computing(s *snapshot.Snapshot) (n int, wrong string) {
 	for i := range s.Threads {
 		t := &s.Threads[i]
 		if !strings.HasPrefix(t.Name, "busy-") {
@@ -62,9 +62,9 @@ func lookAgain(o *Observed) Observer { return looksAgain{o} }
 
 type looksAgain struct{ *Observed }
 
-func (looksAgain) Begin()                                                    {}
-func (looksAgain) Frame(*walk.Frame, method.Method, string, []profile.Frame) {}
-func (looksAgain) Walked(int, arch.Addr)                                     {}
+func (looksAgain) Begin()                                                     {}
+func (looksAgain) Frame(*walk.Frame, method.Method, string, []snapshot.Frame) {}
+func (looksAgain) Walked(int, arch.Addr)                                      {}
 
 func (o looksAgain) Find(ctx context.Context) {
 	all := make([]int, len(o.Snapshot().Threads))
@@ -88,13 +88,13 @@ func TestNobodyIsStopped(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Registers.From == profile.RegistersTogether {
+				if s.Registers.From == snapshot.RegistersTogether {
 					layer.Lacking(t, s.Registers.Reason)
 				}
 				if n, wrong := computing(s); n != threads || s.Released > 0 {
 					t.Errorf("%s: %d of %d threads, %d released; %s", name, n, threads, s.Released, wrong)
 				}
-				if len(s.Stops) > 0 || s.Registers.From != profile.RegistersKernel {
+				if len(s.Stops) > 0 || s.Registers.From != snapshot.RegistersKernel {
 					return fmt.Sprintf("%s without a stop: %d stops, %+v", name, len(s.Stops), s.Registers)
 				}
 				return ""
@@ -123,7 +123,7 @@ func TestOneInstantWithoutStop(t *testing.T) {
 		if n, wrong := computing(s); n != threads {
 			return fmt.Sprintf("%d of %d threads; %s", n, threads, wrong)
 		}
-		if len(s.Stops) > 0 || s.Registers.From != profile.RegistersKernel {
+		if len(s.Stops) > 0 || s.Registers.From != snapshot.RegistersKernel {
 			return fmt.Sprintf("an instant without a stop, but %d stops, %+v", len(s.Stops), s.Registers)
 		}
 		return ""
@@ -141,7 +141,7 @@ func TestWithoutRegisters(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, wrong := computing(s)
-		stopped := s.Registers.From == profile.RegistersTogether && s.Registers.Reason != "" && len(s.Stops) >= threads
+		stopped := s.Registers.From == snapshot.RegistersTogether && s.Registers.Reason != "" && len(s.Stops) >= threads
 		if n == threads && stopped {
 			return
 		}

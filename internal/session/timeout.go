@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The system call futex (futex(2)): the waiting operations, and flags. Arguments: address, operation, value, address
@@ -26,36 +26,36 @@ const (
 )
 
 // endless are the kinds of wait that last for ever if the system call does.
-var endless = map[profile.WaitKind]bool{
-	profile.ThreadJoin: true, profile.ReadLock: true, profile.UpgradeableLock: true, profile.WriteLock: true,
-	profile.LockEnter: true, profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true,
-	profile.ThreadSleep: true,
+var endless = map[snapshot.WaitKind]bool{
+	snapshot.ThreadJoin: true, snapshot.ReadLock: true, snapshot.UpgradeableLock: true, snapshot.WriteLock: true,
+	snapshot.LockEnter: true, snapshot.HandleOne: true, snapshot.HandleAny: true, snapshot.HandleAll: true,
+	snapshot.ThreadSleep: true,
 }
 
 // timed are the kinds of wait that end when the system call does.
-var timed = map[profile.WaitKind]bool{
-	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true, profile.ThreadJoin: true,
-	profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true, profile.SemaphoreWait: true,
-	profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true, profile.CollectionTake: true,
-	profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
+var timed = map[snapshot.WaitKind]bool{
+	snapshot.MonitorEnter: true, snapshot.MonitorWait: true, snapshot.ThreadSleep: true, snapshot.ThreadJoin: true,
+	snapshot.HandleOne: true, snapshot.HandleAny: true, snapshot.HandleAll: true, snapshot.SemaphoreWait: true,
+	snapshot.EventWait: true, snapshot.CountdownWait: true, snapshot.TaskWait: true, snapshot.CollectionTake: true,
+	snapshot.CollectionAdd: true, snapshot.TaskWaitAll: true, snapshot.TaskWaitAny: true,
 }
 
 // timeout adds to a wait its longest duration, if the system call tells the duration and the primitive does not: for
 // ever, or the rest of a timeout.
-func (s *Suspension) timeout(st *profile.Thread) {
+func (s *Suspension) timeout(st *snapshot.Thread) {
 	w, c := st.Wait, s.Capture
 	if w == nil || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
 		return
 	}
 	op := c.SyscallArgs[1] &^ futexFlags
-	if (w.Kind == profile.ThreadSleep || timed[w.Kind]) && c.SyscallArgs[3] == 0 && s.over(st) {
-		st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: w.Certain}
+	if (w.Kind == snapshot.ThreadSleep || timed[w.Kind]) && c.SyscallArgs[3] == 0 && s.over(st) {
+		st.Wait = &snapshot.Wait{Kind: snapshot.WaitRuntime, Certain: w.Certain}
 		return
 	}
 	switch {
 	case op != futexWait && op != futexWaitBitset:
 	case c.SyscallArgs[3] == 0 && w.Timeout == 0 && endless[w.Kind]:
-		w.Timeout = profile.Forever
+		w.Timeout = snapshot.Forever
 	case c.SyscallArgs[3] != 0 && op == futexWaitBitset && timed[w.Kind]:
 		w.Rest = s.rest(w)
 	}
@@ -63,7 +63,7 @@ func (s *Suspension) timeout(st *profile.Thread) {
 
 // over reports whether the wait of a thread in a system call without a timeout has ended: after the wait, a thread that
 // the runtime suspends waits for the runtime, and the waiting method is still on the stack.
-func (s *Suspension) over(st *profile.Thread) bool {
+func (s *Suspension) over(st *snapshot.Thread) bool {
 	p := s.Process
 	if p.Managed == nil || p.Managed.Locks == nil || s.Walk.Info.Address == 0 {
 		return false
@@ -87,7 +87,7 @@ func (s *Suspension) over(st *profile.Thread) bool {
 const maxRest = 1 << 31 * time.Millisecond
 
 // rest is how long a wait still lasts, by the end time of the wait on the thread's stack; 0: not known.
-func (s *Suspension) rest(w *profile.Wait) time.Duration {
+func (s *Suspension) rest(w *snapshot.Wait) time.Duration {
 	stack, at := s.Walk.Stack, arch.Addr(s.Capture.SyscallArgs[3])
 	if s.Process.RunningProcess() == nil || !stack.Contains(at) || !stack.Contains(at+8) {
 		return 0

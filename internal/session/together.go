@@ -7,7 +7,7 @@ import (
 
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // together captures the stacks of threads that run or wait for a CPU, or whose walk takes more registers than are
@@ -68,7 +68,7 @@ func (x *together) end() {
 	}
 	x.g.Live.FreeLook()
 	x.g.Live.FreeAll()
-	x.g.out.Threads = slices.DeleteFunc(x.g.out.Threads, func(t profile.Thread) bool {
+	x.g.out.Threads = slices.DeleteFunc(x.g.out.Threads, func(t snapshot.Thread) bool {
 		return t.Depth() == 0 && t.Error == ErrThreadEnded.Error()
 	})
 }
@@ -126,10 +126,10 @@ func (x *together) capture(list []*putOff, attempt int) (again []*putOff, err er
 		err = g.Live.Look(reqs, captures, errs)
 		if errors.Is(err, live.ErrUnavailable) {
 			x.looks = false
-			g.out.Registers = profile.Registers{From: profile.RegistersTogether, Reason: err.Error()}
+			g.out.Registers = snapshot.Registers{From: snapshot.RegistersTogether, Reason: err.Error()}
 			return x.capture(list, attempt)
 		}
-		g.out.Registers.From = profile.RegistersKernel
+		g.out.Registers.From = snapshot.RegistersKernel
 	} else {
 		err = g.Live.Trace(func(t *live.Tracer) error { return t.CaptureEach(reqs, captures, errs) })
 	}

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/descriptors"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // AlsoBlocking returns the memory to copy with a thread, to explain the thread's wait.
@@ -31,9 +31,10 @@ func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
 
 // Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim with a Lock.
 type Blocked struct {
-	// Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if the kind is not certain. Lock.Enter and
-	// ManualResetEventSlim.Wait have no type.
-	profile.WaitingFor
+	Kind snapshot.WaitKind // Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait, Lock.Enter or ManualResetEventSlim.Wait
+	// Type is the display name of the monitor's class; empty if the kind is not certain, and for Lock.Enter and
+	// ManualResetEventSlim.Wait.
+	Type     string
 	At, Lock arch.Addr // the place on the thread's stack that names the lock, and the address there
 	Unsure   bool      // whether the Lock is a monitor is not known yet
 }
@@ -49,7 +50,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	if !ok {
 		return b, false
 	}
-	b.Kind = profile.MonitorEnter
+	b.Kind = snapshot.MonitorEnter
 	var class *object.Class
 	if p.Managed.Locks.Managed() {
 		info, ok := p.Managed.Locks.Info(field.Addr, s.Walk.Stack)
@@ -63,10 +64,10 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 			return b, !b.Unsure
 		}
 		if b.At, b.Lock = info.Slot, info.Object; info.Condition {
-			b.Kind = profile.MonitorWait
+			b.Kind = snapshot.MonitorWait
 		}
 		if class != nil && info.Condition && waits.OfSemaphore(class) {
-			b.Kind = profile.SemaphoreWait
+			b.Kind = snapshot.SemaphoreWait
 		}
 	} else {
 		blocking, ok := p.Managed.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
@@ -75,11 +76,11 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		}
 		at, _ := s.Walk.Stack.Uint64(field.Addr)
 		if b.At, b.Lock = arch.Addr(at), blocking.Lock; blocking.Wait {
-			b.Kind = profile.MonitorWait
+			b.Kind = snapshot.MonitorWait
 		}
 		class = p.WaitReader().Class(blocking)
 	}
-	if class != nil && b.Kind != profile.SemaphoreWait && s.Rests() {
+	if class != nil && b.Kind != snapshot.SemaphoreWait && s.Rests() {
 		b.Type = class.Display
 	}
 	return b, true
@@ -87,7 +88,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 
 // Waits returns the kind of a thread's wait, by the thread's managed objects; "": the thread does not wait, or the
 // kind is not certain. The thread has just been walked.
-func (s *Suspension) Waits() profile.WaitKind {
+func (s *Suspension) Waits() snapshot.WaitKind {
 	p := s.Process
 	if p.Managed == nil || p.Managed.Locks == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
 		return ""
@@ -100,7 +101,7 @@ func (s *Suspension) Waits() profile.WaitKind {
 }
 
 // explain adds the wait and the holds of a thread that has just been walked.
-func (s *visit) explain(st *profile.Thread) {
+func (s *visit) explain(st *snapshot.Thread) {
 	p := s.g
 	if len(st.Frames) == 0 {
 		return
@@ -134,8 +135,8 @@ func (s *visit) explain(st *profile.Thread) {
 	s.spins(st)
 	switch idle := st.Idle(); {
 	case st.State == stateRunning:
-	case st.Waits() && idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
-		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
+	case st.Waits() && idle != "" && idle != snapshot.IdleHost && idle != snapshot.IdleMain:
+		st.Wait = &snapshot.Wait{Kind: snapshot.WaitIdle, Certain: true}
 	case st.Wait == nil:
 		if st.Wait = s.ioWait(st.Frames); st.Wait == nil && st.Waits() && p.inRuntime(st.Frames) {
 			st.Wait = s.runtimeWait()
@@ -145,7 +146,7 @@ func (s *visit) explain(st *profile.Thread) {
 }
 
 // spins explains the wait of a thread that enters a SpinLock. The thread may have a CPU.
-func (s *Suspension) spins(st *profile.Thread) {
+func (s *Suspension) spins(st *snapshot.Thread) {
 	p := s.Process
 	if p.Managed == nil || p.Managed.Objects == nil || s.Walk.Info.Address == 0 {
 		return
@@ -163,15 +164,15 @@ func (s *Suspension) spins(st *profile.Thread) {
 }
 
 // inRuntime reports whether a thread has called the runtime's native code, and waits there.
-func (p *Process) inRuntime(frames []profile.Frame) bool { return p.ownFrames(frames) > 0 }
+func (p *Process) inRuntime(frames []snapshot.Frame) bool { return p.ownFrames(frames) > 0 }
 
 // ownFrames counts the frames of the runtime's own code among the native frames of a thread's newest call.
-func (p *Process) ownFrames(frames []profile.Frame) (n int) {
+func (p *Process) ownFrames(frames []snapshot.Frame) (n int) {
 	if p.Found == nil || p.Found.Module == nil {
 		return 0
 	}
 	for i := range frames {
-		if f := &frames[i]; f.Kind != profile.Native || f.Tier != "" {
+		if f := &frames[i]; f.Kind != snapshot.Native || f.Tier != "" {
 			break
 		} else if f.Module == p.Found.Module.Name {
 			n++
@@ -213,7 +214,7 @@ func (g *gathering) addHolds() {
 // withHold adds a monitor to a thread's holds. A monitor with another address before is the same monitor if the lock
 // is the same. A monitor without a lock before may be the same: a monitor gets a lock when another thread wants the
 // monitor.
-func (g *gathering) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
+func (g *gathering) withHold(t *snapshot.Thread, h snapshot.Wait) []snapshot.Wait {
 	moved := !g.unmoved(t.OSThreadID)
 	for i := range t.Holds {
 		o := &t.Holds[i]
@@ -237,10 +238,10 @@ func (g *gathering) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
 }
 
 // ownersOf returns the threads that were seen as holders of monitors, by the monitors' objects.
-func ownersOf(threads []profile.Thread) map[uint64]int {
+func ownersOf(threads []snapshot.Thread) map[uint64]int {
 	owners := map[uint64]int{}
 	for i := range threads {
-		if w := threads[i].Wait; w != nil && w.Kind == profile.MonitorEnter && w.Certain && w.Owner != nil {
+		if w := threads[i].Wait; w != nil && w.Kind == snapshot.MonitorEnter && w.Certain && w.Owner != nil {
 			owners[w.Object] = w.Owner.OSThreadID
 		}
 	}
@@ -267,7 +268,7 @@ type people struct{ p *Process }
 
 // refs are the names of threads, by the id in the target's namespace, as of the latest list.
 type refs struct {
-	known   map[int]*profile.ThreadRef
+	known   map[int]*snapshot.ThreadRef
 	host    map[int]int // the ids in this process's namespace
 	managed map[int]int // the ids in the target's namespace, by managed id; nil: not needed yet
 	at      map[arch.Addr]int
@@ -381,28 +382,28 @@ func (o people) All() bool {
 }
 
 // Other implements waits.People.
-func (o people) Other(osID int) *profile.ThreadRef {
+func (o people) Other(osID int) *snapshot.ThreadRef {
 	tid, known := o.hostID(osID)
 	if !known {
 		return nil
 	}
-	return &profile.ThreadRef{OSThreadID: tid}
+	return &snapshot.ThreadRef{OSThreadID: tid}
 }
 
 // Ref implements waits.People.
-func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
+func (o people) Ref(k *thread.Thread) *snapshot.ThreadRef {
 	r := &o.p.refs
 	if ref := r.known[k.OSID]; ref != nil {
 		return ref
 	}
 	if r.known == nil {
-		r.known = map[int]*profile.ThreadRef{}
+		r.known = map[int]*snapshot.ThreadRef{}
 	}
 	tid, known := o.hostID(k.OSID)
 	if !known {
 		return nil
 	}
-	ref := &profile.ThreadRef{OSThreadID: tid, ManagedThreadID: k.ManagedID}
+	ref := &snapshot.ThreadRef{OSThreadID: tid, ManagedThreadID: k.ManagedID}
 	if tid != 0 {
 		if t, ok := o.p.Describe(tid); ok {
 			ref.Name = t.Name
@@ -413,11 +414,11 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 }
 
 // runtimeWait explains a wait in the runtime's native code.
-func (s *Suspension) runtimeWait() *profile.Wait {
+func (s *Suspension) runtimeWait() *snapshot.Wait {
 	if s.Process.Runtime != nil && s.Walk.Info.Address != 0 {
 		if w := s.Process.WaitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
 			return w
 		}
 	}
-	return &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+	return &snapshot.Wait{Kind: snapshot.WaitRuntime, Certain: true}
 }

@@ -16,7 +16,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestWaits: each thread of a program waits in a way of its own. clrsnap stops no thread and finds the waits that the
@@ -26,10 +26,10 @@ func TestWaits(t *testing.T) { testenv.EachRuntime(t, testWaits) }
 func testWaits(t *testing.T, runtime string) {
 	a := startWaits(t, runtime, testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{})
-	for _, take := range []func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
+	for _, take := range []func(context.Context, clrsnap.Filter) (*snapshot.Snapshot, error){
 		p.SnapshotAll, p.SnapshotAtOnce,
 	} {
-		checkWaits(t, a, runtime, func() *profile.Snapshot {
+		checkWaits(t, a, runtime, func() *snapshot.Snapshot {
 			snap, err := take(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -46,7 +46,7 @@ func TestWaitsJitted(t *testing.T) {
 	testenv.EachOf(t, []string{"net11"}, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		checkWaits(t, a, runtime, func() *profile.Snapshot {
+		checkWaits(t, a, runtime, func() *snapshot.Snapshot {
 			snap, err := p.SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +120,7 @@ func TestWaitsOfServer(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		checkWaits(t, a, runtime, func() *profile.Snapshot {
+		checkWaits(t, a, runtime, func() *snapshot.Snapshot {
 			snap, err := p.SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +135,7 @@ func TestWaitsOfCore(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{})
 		testenv.DumpShared(t, a.PID)
-		checkWaits(t, a, runtime, func() *profile.Snapshot {
+		checkWaits(t, a, runtime, func() *snapshot.Snapshot {
 			return livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
 		})
 	})
@@ -183,13 +183,13 @@ func askTruths(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
 // checkWaits compares snapshots with the program's notes, until a snapshot is equal. A thread spins before the thread
 // blocks, for long beside other threads, and a thread at a Barrier wakes from time to time: then its wait has no object
 // yet.
-func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *profile.Snapshot) {
+func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *snapshot.Snapshot) {
 	t.Helper()
 	waits, holds := askWaits(t, a)
 	testenv.UntilSeen(t, func() string { return strings.Join(compareWaits(waits, holds, take(), runtime), "\n") })
 }
 
-func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime string) (wrong []string) {
+func compareWaits(waits, holds []waitTruth, snap *snapshot.Snapshot, runtime string) (wrong []string) {
 	threads := livetest.ByName(snap)
 	for _, truth := range waits {
 		th := threads[truth["thread"]]
@@ -208,7 +208,7 @@ func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime stri
 }
 
 // checkHolds requires that a thread holds the locks in the program's notes, and nothing else.
-func checkHolds(th *profile.Thread, holds []waitTruth) error {
+func checkHolds(th *snapshot.Thread, holds []waitTruth) error {
 	var want, got []string
 	for _, h := range holds {
 		if h["thread"] == th.Name {
@@ -232,7 +232,7 @@ func checkHolds(th *profile.Thread, holds []waitTruth) error {
 }
 
 // checkHeldFields requires that the locks of a thread are in the fields in the program's notes.
-func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
+func checkHeldFields(th *snapshot.Thread, holds []waitTruth) error {
 	for _, truth := range holds {
 		want, known := truth["field"]
 		for _, h := range th.Holds {
@@ -246,15 +246,15 @@ func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
 }
 
 // withoutObject are the kinds of wait whose frames do not always keep the object.
-var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
+var withoutObject = map[snapshot.WaitKind]bool{snapshot.CountdownWait: true}
 
 func (truth waitTruth) check(
-	w *profile.Wait, threads map[string]*profile.Thread, runtime string, core bool,
+	w *snapshot.Wait, threads map[string]*snapshot.Thread, runtime string, core bool,
 ) error {
 	if w == nil {
 		return fmt.Errorf("no wait, want %v", truth)
 	}
-	kind := profile.WaitKind(truth["kind"])
+	kind := snapshot.WaitKind(truth["kind"])
 	if !w.Certain {
 		return fmt.Errorf("not certain, want %v", truth)
 	}
@@ -304,7 +304,7 @@ func (truth waitTruth) check(
 }
 
 // tasksOf are the addresses of the tasks for which a thread waits.
-func tasksOf(w *profile.Wait) string {
+func tasksOf(w *snapshot.Wait) string {
 	var out []string
 	for i := range w.Tasks {
 		out = append(out, fmt.Sprintf("%#x", w.Tasks[i].Object))
@@ -353,7 +353,7 @@ func heldLocks(t *testing.T, a *testenv.App) map[int][]string {
 	held := map[int][]string{}
 	for _, th := range snap.Threads {
 		for _, h := range th.Holds {
-			if h.Kind == profile.MonitorEnter || h.Kind == profile.LockEnter {
+			if h.Kind == snapshot.MonitorEnter || h.Kind == snapshot.LockEnter {
 				held[th.OSThreadID] = append(held[th.OSThreadID], fmt.Sprintf("%#x %d", h.Object, h.Recursion))
 			}
 		}
@@ -391,7 +391,7 @@ func witnessedLocks(t *testing.T, a *testenv.App) map[int][]string {
 }
 
 // checkRest requires the remaining time of threads that wait for an hour.
-func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
+func (truth waitTruth) checkRest(w *snapshot.Wait, core bool) error {
 	if core || truth["timeout"] != "3600000" && truth["thread"] != "sleep" || !hours[w.Kind] {
 		return nil
 	}
@@ -402,18 +402,18 @@ func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
 }
 
 // hours are the kinds of wait with a known remaining time on all runtimes.
-var hours = map[profile.WaitKind]bool{
-	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true,
-	profile.ThreadJoin: true,
+var hours = map[snapshot.WaitKind]bool{
+	snapshot.MonitorEnter: true, snapshot.MonitorWait: true, snapshot.ThreadSleep: true,
+	snapshot.ThreadJoin: true,
 }
 
 // checkTimeout compares a timeout in ms. Some primitives deduct the time of an earlier spin.
-func checkTimeout(w *profile.Wait, want string) error {
+func checkTimeout(w *snapshot.Wait, want string) error {
 	ms, err := strconv.Atoi(want)
 	switch {
 	case err != nil || w.Timeout == 0:
 		return err
-	case ms < 0 && w.Timeout != profile.Forever,
+	case ms < 0 && w.Timeout != snapshot.Forever,
 		ms >= 0 &&
 			(w.Timeout > time.Duration(ms)*time.Millisecond || w.Timeout < time.Duration(ms-30_000)*time.Millisecond):
 		return fmt.Errorf("timeout %v, want %v ms", w.Timeout, ms)

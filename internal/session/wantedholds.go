@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxWanted bounds the locks that are read once more because threads wait for them.
@@ -14,7 +14,7 @@ const maxWanted = 1 << 10
 // addWanted adds holds of threads that are known only from waiting threads: no stack has a lock whose entering method
 // has returned, and only monitors are in a table. The lock is read again, and has to confirm its holder. If a waiting
 // thread has found the field with the lock, the owner's hold and the other waits get the field as well.
-func (p *Process) addWanted(out *profile.Snapshot) {
+func (p *Process) addWanted(out *snapshot.Snapshot) {
 	if p.Runtime == nil {
 		return
 	}
@@ -22,7 +22,7 @@ func (p *Process) addWanted(out *profile.Snapshot) {
 	for i := range out.Threads {
 		places[out.Threads[i].OSThreadID] = i
 	}
-	var waits []*profile.Wait
+	var waits []*snapshot.Wait
 	fields := map[ownedLock]string{}
 	for i := range out.Threads {
 		w := out.Threads[i].Wait
@@ -53,8 +53,8 @@ type ownedLock struct {
 }
 
 // addWantedBy adds the lock of a wait to its owner's holds.
-func (p *Process) addWantedBy(t *profile.Thread, w *profile.Wait) {
-	k := slices.IndexFunc(t.Holds, func(h profile.Wait) bool {
+func (p *Process) addWantedBy(t *snapshot.Thread, w *snapshot.Wait) {
+	k := slices.IndexFunc(t.Holds, func(h snapshot.Wait) bool {
 		return h.Object == w.Object || h.Lock != 0 && h.Lock == w.Lock && h.Object == 0
 	})
 	if k >= 0 {

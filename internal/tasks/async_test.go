@@ -13,7 +13,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestAsyncStacks: below an async method that blocks its thread stand the methods that await the async method, in every
@@ -106,7 +106,7 @@ func TestAsyncStacksCollecting(t *testing.T) {
 			for _, truth := range truths {
 				words := strings.Split(truth, "\t")
 				th := threads[words[0]]
-				if !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Kind == profile.Async }) {
+				if !slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool { return f.Kind == snapshot.Async }) {
 					without++
 					continue
 				}
@@ -128,11 +128,11 @@ func TestAsyncStacksCollecting(t *testing.T) {
 	})
 }
 
-func withoutWaiter(frames []profile.Frame) []profile.Frame {
-	return slices.DeleteFunc(slices.Clone(frames), func(f profile.Frame) bool { return f.Waiter != nil })
+func withoutWaiter(frames []snapshot.Frame) []snapshot.Frame {
+	return slices.DeleteFunc(slices.Clone(frames), func(f snapshot.Frame) bool { return f.Waiter != nil })
 }
 
-func checkAsyncStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
+func checkAsyncStacks(t *testing.T, a *testenv.App, snap *snapshot.Snapshot) {
 	t.Helper()
 	threads := livetest.ByName(snap)
 	truths := a.Ask("truths")
@@ -155,12 +155,13 @@ func checkAsyncStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 	}
 }
 
-// sameAwaiting compares the frames of kind profile.Async with the program's notes: names and lines. Line 0 is any line.
-func sameAwaiting(frames []profile.Frame, want []string, lines bool) error {
+// sameAwaiting compares the frames of kind snapshot.Async with the program's notes: names and lines. Line 0 is any
+// line.
+func sameAwaiting(frames []snapshot.Frame, want []string, lines bool) error {
 	n := 0
 	for i := range frames {
 		f := &frames[i]
-		if f.Kind != profile.Async {
+		if f.Kind != snapshot.Async {
 			continue
 		}
 		if n == len(want) {
@@ -182,7 +183,7 @@ func sameAwaiting(frames []profile.Frame, want []string, lines bool) error {
 }
 
 // asyncName is the short name of an async method in the program's spelling.
-func asyncName(f *profile.Frame) string {
+func asyncName(f *snapshot.Frame) string {
 	if f.Waiter != nil {
 		return ">" + f.Waiter.Name
 	}
@@ -193,7 +194,7 @@ func asyncName(f *profile.Frame) string {
 	return name
 }
 
-func asyncText(frames []profile.Frame) string {
+func asyncText(frames []snapshot.Frame) string {
 	var b strings.Builder
 	for i := range frames {
 		f := &frames[i]
@@ -284,7 +285,7 @@ func TestTasksRuntimeAsync(t *testing.T) {
 					wantExact(t, tasks, name, true)
 				}
 				wantExact(t, tasks, "Held<string>.Result", false)
-				checkChains(t, tasks, truths, func(frames []profile.Frame, want []string) error {
+				checkChains(t, tasks, truths, func(frames []snapshot.Frame, want []string) error {
 					n, err := sameResumed(frames, want)
 					if err == nil {
 						unknown, all = unknown+n, all+len(want)
@@ -304,7 +305,7 @@ func TestTasksRuntimeAsync(t *testing.T) {
 
 // wantExact requires the type arguments of a method wherever the method is suspended and needs the type arguments
 // later: always, or where any type arguments are known.
-func wantExact(t *testing.T, tasks *profile.Tasks, name string, always bool) {
+func wantExact(t *testing.T, tasks *snapshot.Tasks, name string, always bool) {
 	t.Helper()
 	found := 0
 	for i := range tasks.Chains {
@@ -314,10 +315,10 @@ func wantExact(t *testing.T, tasks *profile.Tasks, name string, always bool) {
 				continue
 			}
 			found++
-			if f.Generics == profile.SharedGenerics && !always {
+			if f.Generics == snapshot.SharedGenerics && !always {
 				continue
 			}
-			if f.Short != name || f.Generics != profile.ExactGenerics {
+			if f.Short != name || f.Generics != snapshot.ExactGenerics {
 				t.Errorf("%s, %s", f.Short, f.Generics)
 			}
 		}
@@ -328,7 +329,7 @@ func wantExact(t *testing.T, tasks *profile.Tasks, name string, always bool) {
 }
 
 // instantiations counts the frames of the program's shared code, with known type arguments and without.
-func instantiations(tasks *profile.Tasks) map[string]int {
+func instantiations(tasks *snapshot.Tasks) map[string]int {
 	out := map[string]int{}
 	for i := range tasks.Chains {
 		for k := range tasks.Chains[i].Frames {
@@ -433,7 +434,7 @@ func TestTasksTicking(t *testing.T) {
 			long = long || tasks.Duration > 2*delay
 			for i := range tasks.Chains {
 				c := &tasks.Chains[i]
-				if w := c.WaitsFor; w != nil && w.Kind == profile.AwaitsTimer && w.HasDue {
+				if w := c.WaitsFor; w != nil && w.Kind == snapshot.AwaitsTimer && w.HasDue {
 					if seen += c.Count; w.Due > delay {
 						t.Errorf("due in %v", w.Due)
 					}
@@ -462,7 +463,7 @@ func TestTasksQueue(t *testing.T) {
 			named := map[uint64]int{}
 			for i := range tasks.Chains {
 				c := &tasks.Chains[i]
-				if w := c.WaitsFor; w != nil && w.Kind == profile.AwaitsSemaphore {
+				if w := c.WaitsFor; w != nil && w.Kind == snapshot.AwaitsSemaphore {
 					named[w.Object] += c.Count
 				}
 			}
@@ -536,7 +537,7 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 			}
 			var names []string
 			for i := range tasks.Chains {
-				if c := &tasks.Chains[i]; c.State == profile.TaskRunning && len(c.Threads) == 1 {
+				if c := &tasks.Chains[i]; c.State == snapshot.TaskRunning && len(c.Threads) == 1 {
 					names = append(names, shortNames(c.Frames))
 				}
 			}
@@ -559,8 +560,8 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 			Runtime: runtime, Args: []string{"--busy", "3000", "--loops", "1"}, Compile: livetest.RuntimeAsync,
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		looks, found := 0, map[profile.TaskState]int{}
-		for began := time.Now(); looks < 40 || found[profile.TaskRunning] == 0 && time.Since(began) < testenv.Hang; {
+		looks, found := 0, map[snapshot.TaskState]int{}
+		for began := time.Now(); looks < 40 || found[snapshot.TaskRunning] == 0 && time.Since(began) < testenv.Hang; {
 			looks++
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {
@@ -581,7 +582,7 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 			}
 		}
 		t.Log(found)
-		running, all := found[profile.TaskRunning], 0
+		running, all := found[snapshot.TaskRunning], 0
 		for _, n := range found {
 			all += n
 		}
@@ -592,7 +593,7 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 	})
 }
 
-func shortNames(frames []profile.Frame) string {
+func shortNames(frames []snapshot.Frame) string {
 	var names []string
 	for i := range frames {
 		names = append(names, frames[i].Short)
@@ -602,12 +603,12 @@ func shortNames(frames []profile.Frame) string {
 
 // checkRunningTasks compares the running tasks with the program's notes: for each thread the methods that await the
 // running method.
-func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inner string) {
+func checkRunningTasks(t *testing.T, tasks *snapshot.Tasks, truths []string, inner string) {
 	t.Helper()
-	chains, rest := map[string][]profile.Frame{}, 0
+	chains, rest := map[string][]snapshot.Frame{}, 0
 	for i := range tasks.Chains {
 		c := &tasks.Chains[i]
-		if c.State != profile.TaskRunning {
+		if c.State != snapshot.TaskRunning {
 			continue
 		}
 		if len(c.Threads) != c.Count {
@@ -649,7 +650,7 @@ func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inne
 
 // checkResumedStacks compares the methods that await the methods of threads with the program's notes. most bounds the
 // unknown lines, in percent.
-func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, most int) {
+func checkResumedStacks(t *testing.T, a *testenv.App, snap *snapshot.Snapshot, most int) {
 	t.Helper()
 	threads := livetest.ByName(snap)
 	unknown, all := 0, 0
@@ -667,7 +668,7 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 			words = words[:last]
 		}
 		awaiting := slices.DeleteFunc(withoutWaiter(th.Frames),
-			func(f profile.Frame) bool { return f.Kind != profile.Async })
+			func(f snapshot.Frame) bool { return f.Kind != snapshot.Async })
 		n, err := sameResumed(awaiting, words[1:])
 		if err != nil {
 			t.Errorf("%s: %v\nwant %q\n%s", words[0], err, words[1:], asyncText(th.Frames))
@@ -693,7 +694,7 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 // sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown counts the unknown lines; a wrong
 // line is an error. The tests' compiler writes no lines of lambdas and local functions for such methods. The type
 // arguments of shared code are unknown if the method does not need them after its await.
-func sameResumed(frames []profile.Frame, want []string) (unknown int, err error) {
+func sameResumed(frames []snapshot.Frame, want []string) (unknown int, err error) {
 	for i := range frames {
 		f := &frames[i]
 		name := asyncName(f)
@@ -701,7 +702,7 @@ func sameResumed(frames []profile.Frame, want []string) (unknown int, err error)
 		if len(want) > 0 {
 			wanted, line, _ = strings.Cut(want[0], ":")
 		}
-		if f.Generics == profile.SharedGenerics {
+		if f.Generics == snapshot.SharedGenerics {
 			name, wanted = livetest.SharedName(name), livetest.SharedName(wanted)
 		}
 		switch {
@@ -744,11 +745,11 @@ func TestTasksOfCore(t *testing.T) {
 		}
 		livetest.Unmark(tasks)
 		running := 0
-		tasks.Chains = slices.DeleteFunc(tasks.Chains, func(c profile.TaskChain) bool {
-			if c.State == profile.TaskRunning {
+		tasks.Chains = slices.DeleteFunc(tasks.Chains, func(c snapshot.TaskChain) bool {
+			if c.State == snapshot.TaskRunning {
 				running += c.Count
 			}
-			return c.State == profile.TaskRunning
+			return c.State == snapshot.TaskRunning
 		})
 		each := 0 // the program runs a chain of each kind, and has three suspended
 		for _, n := range truths {
@@ -776,7 +777,7 @@ func TestTasksOfSmallDumps(t *testing.T) {
 		a := testenv.Start(t, "tasks", testenv.Options{
 			Runtime: runtime, Args: []string{"--suspended", "3"}, Compile: livetest.RuntimeAsync, ReadyToRun: true,
 		})
-		open := func(kind testenv.DumpKind) (*profile.Tasks, error) {
+		open := func(kind testenv.DumpKind) (*snapshot.Tasks, error) {
 			p, err := clrsnap.OpenCore(t.Context(), testenv.Dump(t, a, kind), clrsnap.CoreOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -792,7 +793,7 @@ func TestTasksOfSmallDumps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkChains(t, tasks, countTruths(t, a), func(frames []profile.Frame, want []string) error {
+		checkChains(t, tasks, countTruths(t, a), func(frames []snapshot.Frame, want []string) error {
 			_, err := sameResumed(frames, want)
 			return err
 		})
@@ -819,22 +820,22 @@ func countTruths(t *testing.T, a *testenv.App) map[string]int {
 }
 
 // checkTasks compares all chains with the program's notes.
-func checkTasks(t *testing.T, tasks *profile.Tasks, truths map[string]int) {
+func checkTasks(t *testing.T, tasks *snapshot.Tasks, truths map[string]int) {
 	t.Helper()
-	checkChains(t, tasks, truths, func(frames []profile.Frame, want []string) error {
+	checkChains(t, tasks, truths, func(frames []snapshot.Frame, want []string) error {
 		return sameAwaiting(frames, want, true)
 	})
 }
 
 // checkChains is checkTasks with a way to compare a chain.
 func checkChains(
-	t *testing.T, tasks *profile.Tasks, truths map[string]int, same func([]profile.Frame, []string) error,
+	t *testing.T, tasks *snapshot.Tasks, truths map[string]int, same func([]snapshot.Frame, []string) error,
 ) {
 	t.Helper()
 	left := maps.Clone(truths)
 	for i := range tasks.Chains {
 		c := &tasks.Chains[i]
-		if c.State != profile.TaskWaiting || c.WaitsFor == nil {
+		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil {
 			t.Errorf("a chain that is %s:\n%s", c.State, asyncText(c.Frames))
 			continue
 		}
@@ -851,10 +852,10 @@ func checkChains(
 }
 
 // notTimers reports whether work is anything but due timers. Due timers can be in the queue at any time.
-func notTimers(w profile.QueuedWork) bool { return w.What != "System.Threading.TimerQueue" }
+func notTimers(w snapshot.QueuedWork) bool { return w.What != "System.Threading.TimerQueue" }
 
 // checkAwaited checks the details that only some kinds of wait have.
-func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool) {
+func checkAwaited(t *testing.T, tasks *snapshot.Tasks, runtime string, live bool) {
 	t.Helper()
 	times := map[string][2]time.Duration{
 		"OfDelay": {59 * time.Minute, time.Hour}, "OfPeriodic": {119 * time.Minute, 2 * time.Hour},
@@ -873,15 +874,15 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 			}
 		}
 		switch w.Kind {
-		case profile.AwaitsSemaphore:
+		case snapshot.AwaitsSemaphore:
 			if w.Type != "System.Threading.SemaphoreSlim" || w.Object == 0 {
 				t.Errorf("%+v", w)
 			}
-		case profile.AwaitsFile:
+		case snapshot.AwaitsFile:
 			if live && !strings.HasPrefix(w.Target, "read pipe:[") || !live && w.Target != "read" {
 				t.Errorf("%+v", w)
 			}
-		case profile.AwaitsSocket:
+		case snapshot.AwaitsSocket:
 			if live && !strings.HasPrefix(w.Target, "recv tcp 127.0.0.1:") {
 				t.Errorf("%+v", w)
 			}
@@ -930,14 +931,14 @@ func checkPermits(t *testing.T, o testenv.Options) {
 	objects, timed := map[uint64]bool{}, map[string]bool{}
 	for i := range tasks.Chains {
 		c := &tasks.Chains[i]
-		own := slices.IndexFunc(c.Frames, func(f profile.Frame) bool {
+		own := slices.IndexFunc(c.Frames, func(f snapshot.Frame) bool {
 			return strings.HasPrefix(f.Short, "Suspended.Permits")
 		})
 		if own < 0 {
 			continue
 		}
 		name := c.Frames[own].Short
-		if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSemaphore {
+		if c.WaitsFor == nil || c.WaitsFor.Kind != snapshot.AwaitsSemaphore {
 			t.Errorf("%s waits for %+v", name, c.WaitsFor)
 			continue
 		}
@@ -1037,7 +1038,7 @@ func checkQueued(t *testing.T, o testenv.Options, method string, items int) {
 		if c.Frames[0].Display != method {
 			continue
 		}
-		if ready += c.Count; c.State != profile.TaskReady || c.WaitsFor.Kind != profile.AwaitsYield {
+		if ready += c.Count; c.State != snapshot.TaskReady || c.WaitsFor.Kind != snapshot.AwaitsYield {
 			t.Errorf("%d chains are %s: %+v", c.Count, c.State, c.WaitsFor)
 		}
 	}
@@ -1056,7 +1057,7 @@ func TestTasksAtRest(t *testing.T) {
 		})
 		truths := countTruths(t, a)
 		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
-		livetest.AtRest(t, func() *profile.HeapStop {
+		livetest.AtRest(t, func() *snapshot.HeapStop {
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{Stop: true})
 			if err != nil {
 				t.Fatal(err)

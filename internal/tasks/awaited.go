@@ -10,35 +10,35 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target/live"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // What methods wait for. The names of classes and fields are those of System.Private.CoreLib and other libraries of
 // dotnet/runtime from .NET 8 on: Task.cs, SemaphoreSlim.cs, Timer.cs, PeriodicTimer.cs, Socket.Tasks.cs.
 
 // awaitedClasses maps the class names of awaited objects to kinds.
-var awaitedClasses = map[string]profile.AwaitedKind{
-	"System.Threading.Tasks.Task+DelayPromise":                     profile.AwaitsTimer,
-	"System.Threading.PeriodicTimer+State":                         profile.AwaitsTimer,
-	placeInQueue:                                                   profile.AwaitsSemaphore,
-	fileOperation:                                                  profile.AwaitsFile,
-	"System.Threading.Tasks.Task+WhenAllPromise":                   profile.AwaitsSeveral,
-	"System.Threading.Tasks.Task+WhenAllPromise`1":                 profile.AwaitsSeveral,
-	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1":          profile.AwaitsOne,
-	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise":   profile.AwaitsOne,
-	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise`1": profile.AwaitsOne,
-	"System.Threading.Tasks.Task+CancellationPromise`1":            profile.AwaitsTimeout,
+var awaitedClasses = map[string]snapshot.AwaitedKind{
+	"System.Threading.Tasks.Task+DelayPromise":                     snapshot.AwaitsTimer,
+	"System.Threading.PeriodicTimer+State":                         snapshot.AwaitsTimer,
+	placeInQueue:                                                   snapshot.AwaitsSemaphore,
+	fileOperation:                                                  snapshot.AwaitsFile,
+	"System.Threading.Tasks.Task+WhenAllPromise":                   snapshot.AwaitsSeveral,
+	"System.Threading.Tasks.Task+WhenAllPromise`1":                 snapshot.AwaitsSeveral,
+	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1":          snapshot.AwaitsOne,
+	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise":   snapshot.AwaitsOne,
+	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise`1": snapshot.AwaitsOne,
+	"System.Threading.Tasks.Task+CancellationPromise`1":            snapshot.AwaitsTimeout,
 }
 
 // awaitedAssemblies maps libraries to the kinds of their awaited objects.
-var awaitedAssemblies = map[string]profile.AwaitedKind{
-	"System.Threading.Channels": profile.AwaitsChannel,
-	"System.IO.Pipelines":       profile.AwaitsPipe,
-	"System.Net.Sockets":        profile.AwaitsSocket,
+var awaitedAssemblies = map[string]snapshot.AwaitedKind{
+	"System.Threading.Channels": snapshot.AwaitsChannel,
+	"System.IO.Pipelines":       snapshot.AwaitsPipe,
+	"System.Net.Sockets":        snapshot.AwaitsSocket,
 }
 
 // Awaited describes what a suspended method waits for.
-func (t *Walk) Awaited(s *async.Step) (*profile.Awaited, profile.TaskState, error) {
+func (t *Walk) Awaited(s *async.Step) (*snapshot.Awaited, snapshot.TaskState, error) {
 	a, err := t.AwaitedBy(s)
 	if err != nil {
 		return nil, "", err
@@ -52,14 +52,14 @@ func (t *Walk) Awaited(s *async.Step) (*profile.Awaited, profile.TaskState, erro
 		return nil, "", err
 	}
 	if a.Object == 0 {
-		state := profile.TaskWaiting
+		state := snapshot.TaskWaiting
 		if t.isQueued(s.Task()) {
-			state = profile.TaskReady
+			state = snapshot.TaskReady
 		}
-		return &profile.Awaited{Kind: profile.AwaitsYield}, state, nil
+		return &snapshot.Awaited{Kind: snapshot.AwaitsYield}, state, nil
 	}
-	out := &profile.Awaited{Object: uint64(a.Object), Type: a.Class.Display}
-	state := profile.TaskWaiting
+	out := &snapshot.Awaited{Object: uint64(a.Object), Type: a.Class.Display}
+	state := snapshot.TaskWaiting
 	kind, isTask := t.KindOf(a.Class)
 	if isTask {
 		flags, err := t.p.Managed.Objects.Uint32(a.Object, a.Class, "m_stateFlags")
@@ -73,7 +73,7 @@ func (t *Walk) Awaited(s *async.Step) (*profile.Awaited, profile.TaskState, erro
 			return nil, "", err
 		}
 	}
-	if err := t.detail(out, &a); err != nil || out.Kind != profile.AwaitsSemaphore {
+	if err := t.detail(out, &a); err != nil || out.Kind != snapshot.AwaitsSemaphore {
 		return out, state, err
 	}
 	return out, state, t.timeout(out, &promise)
@@ -105,7 +105,7 @@ func (t *Walk) Permit(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 {
 		return a, nil
 	}
-	if kind, _ := t.KindOf(a.Class); kind != profile.AwaitsTimeout {
+	if kind, _ := t.KindOf(a.Class); kind != snapshot.AwaitsTimeout {
 		return a, nil
 	}
 	inner, ok := t.p.Reach(a.Object, a.Class, "_task")
@@ -116,7 +116,7 @@ func (t *Walk) Permit(a async.Awaited) (async.Awaited, error) {
 	if err != nil {
 		return a, err
 	}
-	if kind, _ := t.KindOf(class); kind != profile.AwaitsSemaphore {
+	if kind, _ := t.KindOf(class); kind != snapshot.AwaitsSemaphore {
 		return a, nil
 	}
 	return async.Awaited{Object: inner, Class: class}, nil
@@ -124,14 +124,14 @@ func (t *Walk) Permit(a async.Awaited) (async.Awaited, error) {
 
 // classKind is what a class tells about its objects.
 type classKind struct {
-	kind   profile.AwaitedKind // "": the class does not tell
+	kind   snapshot.AwaitedKind // "": the class does not tell
 	isTask bool
 	asTask bool // of sourceTasks
 }
 
 // KindOf returns the kind of a class's objects, as far as the class tells, and whether the objects
 // are tasks.
-func (t *Walk) KindOf(class *object.Class) (kind profile.AwaitedKind, isTask bool) {
+func (t *Walk) KindOf(class *object.Class) (kind snapshot.AwaitedKind, isTask bool) {
 	k := t.knownKind(class)
 	return k.kind, k.isTask
 }
@@ -169,23 +169,23 @@ const maxKinds = 1 << 14
 const unwrapPromise = "System.Threading.Tasks.UnwrapPromise"
 
 // plainKind returns the kind of an object if the class does not tell the kind.
-func (t *Walk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool) (profile.AwaitedKind, error) {
+func (t *Walk) plainKind(out *snapshot.Awaited, a *async.Awaited, isTask bool) (snapshot.AwaitedKind, error) {
 	method := a.Object
 	if at := t.Reader.OfMachine(a.Object, a.Class); at != 0 {
 		method = at
 	}
 	if t.Reader.IsBox(t.tableOf(method)) {
 		_, out.Target = t.methodNames(method)
-		return profile.AwaitsMethod, nil
+		return snapshot.AwaitsMethod, nil
 	}
 	if !isTask {
-		return profile.AwaitsSource, nil
+		return snapshot.AwaitsSource, nil
 	}
 	action, err := t.p.Managed.Objects.Pointer(a.Object, a.Class, "m_action")
 	if action != 0 || a.Class.Is(coreLib, unwrapPromise) {
-		return profile.AwaitsTask, err
+		return snapshot.AwaitsTask, err
 	}
-	return profile.AwaitsCompletion, err
+	return snapshot.AwaitsCompletion, err
 }
 
 func (t *Walk) tableOf(obj arch.Addr) arch.Addr {
@@ -227,11 +227,11 @@ func (t *Walk) methodNames(obj arch.Addr) (inner, outer string) {
 
 // detail adds the particulars of a kind. Particulars that a version of .NET does not have are left
 // out.
-func (t *Walk) detail(out *profile.Awaited, a *async.Awaited) error {
+func (t *Walk) detail(out *snapshot.Awaited, a *async.Awaited) error {
 	switch out.Kind {
-	case profile.AwaitsTimer, profile.AwaitsTimeout:
+	case snapshot.AwaitsTimer, snapshot.AwaitsTimeout:
 		return t.timeout(out, a)
-	case profile.AwaitsSemaphore:
+	case snapshot.AwaitsSemaphore:
 		if sem := t.Semaphores[a.Object]; sem != 0 {
 			class, err := t.p.Managed.Objects.Class(sem)
 			if err != nil {
@@ -239,20 +239,20 @@ func (t *Walk) detail(out *profile.Awaited, a *async.Awaited) error {
 			}
 			out.Object, out.Type = uint64(sem), class.Display
 		}
-	case profile.AwaitsSocket:
+	case snapshot.AwaitsSocket:
 		out.Target = t.socket(a)
-	case profile.AwaitsFile:
+	case snapshot.AwaitsFile:
 		out.Target = t.file(a)
 	}
 	return nil
 }
 
 // timeout adds the due time of an object's timer, if there is a timer.
-func (t *Walk) timeout(out *profile.Awaited, a *async.Awaited) error {
+func (t *Walk) timeout(out *snapshot.Awaited, a *async.Awaited) error {
 	timer, ok := t.p.Reach(a.Object, a.Class, "_timer", "_owner._timer")
 	if !ok {
-		if out.Kind == profile.AwaitsTimer && t.isEndless(a) {
-			out.Kind = profile.AwaitsEndless
+		if out.Kind == snapshot.AwaitsTimer && t.isEndless(a) {
+			out.Kind = snapshot.AwaitsEndless
 		}
 		return nil
 	}
@@ -340,7 +340,7 @@ const placeInQueue = "System.Threading.SemaphoreSlim+TaskNode"
 const maxSemaphoreLooks = 4
 
 // lateSemaphore finds the semaphore of a method that has begun to wait since the queues were read.
-func (t *Walk) lateSemaphore(w *profile.Awaited) {
+func (t *Walk) lateSemaphore(w *snapshot.Awaited) {
 	if w == nil || w.Type != placeInQueue {
 		return
 	}

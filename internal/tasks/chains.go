@@ -2,14 +2,14 @@ package tasks
 
 import (
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // chainRead is what was read of a chain.
 type chainRead struct {
-	chain *profile.TaskChain // nil: the innermost method has ended
-	first arch.Addr          // the innermost method
-	alive bool               // the innermost method has not ended, as far as is known
+	chain *snapshot.TaskChain // nil: the innermost method has ended
+	first arch.Addr           // the innermost method
+	alive bool                // the innermost method has not ended, as far as is known
 }
 
 // readChains reads the chains of the first of some nodes. of are indices of nodes.
@@ -38,7 +38,7 @@ func (t *Walk) readChainOf(obj arch.Addr) (r chainRead, err error) {
 
 // accept returns a chain that was read. nil: the chain changed all the time, its innermost method had ended by then, or
 // the chain has been read before.
-func (t *Walk) accept(r chainRead, stands bool) (out *profile.TaskChain, ended bool) {
+func (t *Walk) accept(r chainRead, stands bool) (out *snapshot.TaskChain, ended bool) {
 	switch out = r.chain; {
 	case !stands && r.alive:
 		t.Unproven++
@@ -49,9 +49,9 @@ func (t *Walk) accept(r chainRead, stands bool) (out *profile.TaskChain, ended b
 		return nil, false
 	}
 	t.Firsts[r.first] = true
-	if out.State == profile.TaskRunning && len(out.Threads) == 0 && t.About == nil {
+	if out.State == snapshot.TaskRunning && len(out.Threads) == 0 && t.About == nil {
 		if th, ok := t.machineThread(r.first); ok {
-			out.Threads = []profile.ThreadRef{th}
+			out.Threads = []snapshot.ThreadRef{th}
 		}
 	}
 	t.lateSemaphore(out.WaitsFor)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxTargets is the number of sockets whose chains are shown apart: the chains of a server's many clients are one
@@ -14,15 +14,15 @@ import (
 const maxTargets = 8
 
 // joinTargets joins chains that differ only in sockets, if there are many.
-func joinTargets(list []*profile.TaskChain) []*profile.TaskChain {
-	groups := map[string][]*profile.TaskChain{}
+func joinTargets(list []*snapshot.TaskChain) []*snapshot.TaskChain {
+	groups := map[string][]*snapshot.TaskChain{}
 	for _, c := range list {
-		if c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsSocket {
+		if c.WaitsFor != nil && c.WaitsFor.Kind == snapshot.AwaitsSocket {
 			key := KeyOf(c, false)
 			groups[key] = append(groups[key], c)
 		}
 	}
-	joined := map[*profile.TaskChain]bool{}
+	joined := map[*snapshot.TaskChain]bool{}
 	for _, g := range groups {
 		if len(g) <= maxTargets {
 			continue
@@ -32,7 +32,7 @@ func joinTargets(list []*profile.TaskChain) []*profile.TaskChain {
 			joined[c] = true
 		}
 	}
-	return slices.DeleteFunc(list, func(c *profile.TaskChain) bool { return joined[c] })
+	return slices.DeleteFunc(list, func(c *snapshot.TaskChain) bool { return joined[c] })
 }
 
 // RemoteTarget leaves the local address of a socket out: a client has another local address for each connection.
@@ -62,7 +62,7 @@ func CommonTarget(a, b string) string {
 }
 
 // KeyOf is equal for equal chains; targets: with equal remote addresses.
-func KeyOf(c *profile.TaskChain, targets bool) string {
+func KeyOf(c *snapshot.TaskChain, targets bool) string {
 	var key []byte
 	for i := range c.Frames {
 		f := &c.Frames[i]
@@ -80,7 +80,7 @@ func KeyOf(c *profile.TaskChain, targets bool) string {
 		if targets {
 			key = append(key, RemoteTarget(w.Target)...)
 		}
-		if w.Kind == profile.AwaitsSemaphore {
+		if w.Kind == snapshot.AwaitsSemaphore {
 			key = strconv.AppendUint(append(key, 0), w.Object, 16)
 		}
 	}
@@ -92,10 +92,10 @@ var chainSeed = maphash.MakeSeed()
 
 // ChainKey is equal for equal chains, in all looks of one run of clrsnap. A semaphore that the collector has moved
 // makes another key.
-func ChainKey(c *profile.TaskChain) uint64 { return maphash.String(chainSeed, KeyOf(c, false)) }
+func ChainKey(c *snapshot.TaskChain) uint64 { return maphash.String(chainSeed, KeyOf(c, false)) }
 
 // Merge adds an equal chain.
-func Merge(to, c *profile.TaskChain) {
+func Merge(to, c *snapshot.TaskChain) {
 	to.Count += c.Count
 	to.Threads = append(to.Threads, c.Threads...)
 	a, b := to.WaitsFor, c.WaitsFor

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A task that has failed leads to a TaskExceptionHolder (System.Private.CoreLib, TaskExceptionHolder.cs) with the
@@ -38,16 +38,16 @@ func isService(class *object.Class) bool {
 }
 
 // faults describes the failed tasks on the heap. Equal faults are counted.
-func (t *Walk) faults() []profile.TaskFault {
+func (t *Walk) faults() []snapshot.TaskFault {
 	services := t.serviceTasks()
-	by := map[string]*profile.TaskFault{}
-	var list []*profile.TaskFault
+	by := map[string]*snapshot.TaskFault{}
+	var list []*snapshot.TaskFault
 	objects := t.Objects[faultClass]
 	for _, holder := range objects[:min(len(objects), maxFaultObjects)] {
 		if t.Stopped() {
 			break
 		}
-		var f *profile.TaskFault
+		var f *snapshot.TaskFault
 		if !t.Prove(func() (err error) { f, err = t.fault(holder, services); return err }) || f == nil {
 			continue
 		}
@@ -62,10 +62,10 @@ func (t *Walk) faults() []profile.TaskFault {
 			by[key], list = f, append(list, f)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *profile.TaskFault) int {
+	slices.SortStableFunc(list, func(a, b *snapshot.TaskFault) int {
 		return cmp.Or(cmp.Compare(faultRank(a), faultRank(b)), cmp.Compare(b.Count, a.Count))
 	})
-	out := make([]profile.TaskFault, len(list))
+	out := make([]snapshot.TaskFault, len(list))
 	for i, f := range list {
 		out[i] = *f
 	}
@@ -73,7 +73,7 @@ func (t *Walk) faults() []profile.TaskFault {
 }
 
 // faultRank orders faults: services, then what nobody has observed.
-func faultRank(f *profile.TaskFault) int {
+func faultRank(f *snapshot.TaskFault) int {
 	switch {
 	case f.Service != "":
 		return 0
@@ -99,7 +99,7 @@ func (t *Walk) serviceTasks() map[arch.Addr]string {
 }
 
 // fault describes the failed task of a holder. nil: the holder has no exception.
-func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*profile.TaskFault, error) {
+func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*snapshot.TaskFault, error) {
 	objects := t.p.Managed.Objects
 	class, err := objects.Class(holder)
 	if err != nil {
@@ -134,7 +134,7 @@ func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*profile.
 		return nil, nil
 	}
 	_, method := t.methodNames(task)
-	return &profile.TaskFault{
+	return &snapshot.TaskFault{
 		Count: 1, Method: cmp.Or(method, outermost(all[0])), Service: services[task], Observed: byte(handled) != 0,
 		Exception: all[0], Object: uint64(task),
 		ReadsChannel: t.faultDoes(task, all[0], t.p.StepReads, t.p.ReadsChannel),
@@ -144,18 +144,18 @@ func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*profile.
 
 // faultDoes reports whether the method of a failed task, or a method that the exception has left, does something.
 func (t *Walk) faultDoes(
-	task arch.Addr, e *profile.ExceptionInfo, does func(*async.Step) bool, frameDoes func(*profile.Frame) bool,
+	task arch.Addr, e *snapshot.ExceptionInfo, does func(*async.Step) bool, frameDoes func(*snapshot.Frame) bool,
 ) bool {
 	if b, err := t.Reader.Box(task); err == nil {
 		return does(&async.Step{Box: b})
 	}
-	return slices.ContainsFunc(e.Frames, func(f profile.TraceFrame) bool { return frameDoes(&f.Frame) })
+	return slices.ContainsFunc(e.Frames, func(f snapshot.TraceFrame) bool { return frameDoes(&f.Frame) })
 }
 
 // outermost is the method at the end of an exception's trace: the task's own, as a rule.
-func outermost(e *profile.ExceptionInfo) string {
+func outermost(e *snapshot.ExceptionInfo) string {
 	for i := range slices.Backward(e.Frames) {
-		if f := &e.Frames[i]; f.Origin() == profile.OfUser {
+		if f := &e.Frames[i]; f.Origin() == snapshot.OfUser {
 			return f.Display
 		}
 	}

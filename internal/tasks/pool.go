@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the work items of the thread pool.
@@ -27,7 +27,7 @@ func (t *Walk) Stopped() bool {
 }
 
 // Pool describes the thread pool; nil: the pool has not been used yet, or its state is not known.
-func (t *Walk) Pool() (out *profile.Pool) {
+func (t *Walk) Pool() (out *snapshot.Pool) {
 	for _, obj := range t.Objects[poolClass] {
 		if t.Stopped() {
 			return nil
@@ -41,19 +41,19 @@ func (t *Walk) Pool() (out *profile.Pool) {
 	return nil
 }
 
-func (t *Walk) readPool(obj arch.Addr) (*profile.Pool, error) {
+func (t *Walk) readPool(obj arch.Addr) (*snapshot.Pool, error) {
 	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return nil, err
 	}
 	s, err := threadpool.Counts(t.p.Managed.Objects, obj, class)
-	return &profile.Pool{
+	return &snapshot.Pool{
 		Workers: s.Workers, Idle: s.Workers - s.Working, Target: s.Goal, Minimum: s.Minimum, Maximum: s.Maximum,
 	}, err
 }
 
 // addWork counts the work items that no thread has begun, by a consistent read of all items.
-func (t *Walk) addWork(out *profile.Pool) {
+func (t *Walk) addWork(out *snapshot.Pool) {
 	if len(t.Objects[queueClass]) == 0 {
 		return
 	}
@@ -66,9 +66,9 @@ func (t *Walk) addWork(out *profile.Pool) {
 	}
 	out.Queued, out.HasWork = q.count, true
 	for what, n := range q.what {
-		out.Work = append(out.Work, profile.QueuedWork{Count: n, What: what})
+		out.Work = append(out.Work, snapshot.QueuedWork{Count: n, What: what})
 	}
-	slices.SortFunc(out.Work, func(a, b profile.QueuedWork) int {
+	slices.SortFunc(out.Work, func(a, b snapshot.QueuedWork) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What))
 	})
 }
@@ -164,14 +164,14 @@ func (t *Walk) workName(obj arch.Addr) string {
 }
 
 // timers lists the armed timers.
-func (t *Walk) timers() []profile.Timer {
+func (t *Walk) timers() []snapshot.Timer {
 	type key struct {
 		callback string
 		period   time.Duration
 	}
 	index := map[key]int{}
-	var out []profile.Timer
-	add := func(one profile.Timer) {
+	var out []snapshot.Timer
+	add := func(one snapshot.Timer) {
 		k := key{one.Callback, one.Period}
 		i, ok := index[k]
 		if !ok {
@@ -192,7 +192,7 @@ func (t *Walk) timers() []profile.Timer {
 		}
 		left = left[len(list):]
 	}
-	slices.SortStableFunc(out, func(a, b profile.Timer) int {
+	slices.SortStableFunc(out, func(a, b snapshot.Timer) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Callback, b.Callback))
 	})
 	return out
@@ -210,12 +210,12 @@ var timerStates = map[string]string{
 const waitAsync = "System.Threading.Tasks.Task+CancellationPromise<"
 
 // timer describes an armed timer; of a timer that is not armed, the Count is 0.
-func (t *Walk) timer(obj arch.Addr) (out profile.Timer, err error) {
+func (t *Walk) timer(obj arch.Addr) (out snapshot.Timer, err error) {
 	due, period, armed, err := t.due(obj)
 	if err != nil || !armed {
 		return out, err
 	}
-	out = profile.Timer{
+	out = snapshot.Timer{
 		Count: 1, Due: due, HasDue: t.p.RunningProcess() != nil, Period: period, Callback: "[not known]",
 	}
 	class, err := t.p.Managed.Objects.Class(obj)

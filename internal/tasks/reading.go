@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/naming"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // ChainMethod is an async method of a chain, and the index of its frame.
@@ -50,7 +50,7 @@ func starts(nodes []node) (out []int) {
 	return out
 }
 
-func FramesCost(frames []profile.Frame) (cost int) {
+func FramesCost(frames []snapshot.Frame) (cost int) {
 	for i := range frames {
 		cost += awaits.FrameCost(&frames[i])
 	}
@@ -59,14 +59,14 @@ func FramesCost(frames []profile.Frame) (cost int) {
 
 // EachChain reads each chain from its innermost method on. use returns how many bytes of the chain are kept; during
 // the call, Methods are the chain's methods if About is set. false: the time has ended, or too much is kept.
-func (t *Walk) EachChain(use func(*profile.TaskChain) (cost int)) bool {
+func (t *Walk) EachChain(use func(*snapshot.TaskChain) (cost int)) bool {
 	nodes := t.nodes()
 	t.FindSemaphores()
 	return t.eachChain(nodes, use)
 }
 
 // eachChain is EachChain for some methods.
-func (t *Walk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
+func (t *Walk) eachChain(nodes []node, use func(*snapshot.TaskChain) (cost int)) bool {
 	room := maxChainBytes
 	clear(t.Firsts)
 	b := batchOf(t.p, t.Prove, t.readChainOf)
@@ -144,7 +144,7 @@ func (t *Walk) current(obj arch.Addr) (arch.Addr, error) {
 const MaxMoves = 4
 
 // readChain reads a chain. alive: its innermost method has not ended, as far as is known.
-func (t *Walk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {
+func (t *Walk) readChain(obj arch.Addr) (out *snapshot.TaskChain, alive bool, err error) {
 	steps, alive, err := t.steps(obj)
 	if err != nil || !alive {
 		return nil, alive || err != nil, err
@@ -152,7 +152,7 @@ func (t *Walk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err
 	if steps, obj, err = t.inner(steps, obj); err != nil {
 		return nil, true, err
 	}
-	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
+	out = &snapshot.TaskChain{Count: 1, State: snapshot.TaskRunning}
 	first := steps[0]
 	run := t.running[obj]
 	if first.Task() != 0 {
@@ -163,11 +163,11 @@ func (t *Walk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err
 	for i := range steps {
 		if i == 0 && run != nil {
 			out.Frames = append(out.Frames, run.frame())
-			out.Threads = []profile.ThreadRef{run.thread}
+			out.Threads = []snapshot.ThreadRef{run.thread}
 			continue
 		}
 		out.Frames = append(out.Frames, t.Frame(steps, i))
-		if out.Frames[i].Origin() != profile.OfFramework {
+		if out.Frames[i].Origin() != snapshot.OfFramework {
 			if !out.ReadsChannel && t.p.StepReads(&steps[i]) {
 				out.ReadsChannel, out.Reader = true, i
 			}
@@ -271,7 +271,7 @@ func (t *Walk) AwaitedBy(s *async.Step) (async.Awaited, error) {
 }
 
 // Frame describes a step. Equal steps with a state machine are described once.
-func (t *Walk) Frame(steps []async.Step, i int) profile.Frame {
+func (t *Walk) Frame(steps []async.Step, i int) snapshot.Frame {
 	s, inner := &steps[i], (*async.Step)(nil)
 	if i > 0 {
 		inner = &steps[i-1]

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/moments"
 	"clrsnap/internal/target/recorded"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestRecordedTasks: the chains of suspended methods, and what each chain waits for, are as the recorded program says.
@@ -26,7 +26,7 @@ func TestRecordedTasksSuspended(t *testing.T) {
 
 func checkRecorded(t *testing.T, m *recorded.Moment, exact bool) {
 	t.Helper()
-	tasks := moments.At[*profile.Tasks](t, m, moments.Tasks)
+	tasks := moments.At[*snapshot.Tasks](t, m, moments.Tasks)
 	left := map[string]int{}
 	running := 0
 	for _, line := range m.Truths {
@@ -44,11 +44,11 @@ func checkRecorded(t *testing.T, m *recorded.Moment, exact bool) {
 	ran := 0
 	for i := range tasks.Chains {
 		c := &tasks.Chains[i]
-		if c.State == profile.TaskRunning {
+		if c.State == snapshot.TaskRunning {
 			ran += c.Count
 			continue
 		}
-		same := func(frames []profile.Frame, want []string) error { return sameChain(frames, want, exact) }
+		same := func(frames []snapshot.Frame, want []string) error { return sameChain(frames, want, exact) }
 		if !take(left, c, same) {
 			t.Errorf("%d chains of %+v are not the program's: %v", c.Count, c.WaitsFor, chainOf(c.Frames))
 		}
@@ -75,10 +75,10 @@ func checkRecorded(t *testing.T, m *recorded.Moment, exact bool) {
 }
 
 // chainOf are the frames of async methods as the program writes them: name and line.
-func chainOf(frames []profile.Frame) (out []string) {
+func chainOf(frames []snapshot.Frame) (out []string) {
 	for i := range frames {
 		f := &frames[i]
-		if f.Kind != profile.Async {
+		if f.Kind != snapshot.Async {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Short, "{async")
@@ -98,7 +98,7 @@ func chainOf(frames []profile.Frame) (out []string) {
 
 // sameChain compares the async frames of a stack with the program's notes. Line 0 is any line. If exact is not set, a
 // line may be unknown, framework methods may lie between, and only the names of methods count.
-func sameChain(frames []profile.Frame, want []string, exact bool) error {
+func sameChain(frames []snapshot.Frame, want []string, exact bool) error {
 	got := chainOf(frames)
 	if !exact {
 		got = slices.DeleteFunc(got, func(s string) bool {
@@ -138,7 +138,7 @@ func TestRecordedAwaiters(t *testing.T) {
 
 func checkAwaiters(t *testing.T, m *recorded.Moment, exact bool) {
 	t.Helper()
-	s := moments.At[*profile.Snapshot](t, m, moments.Stacks)
+	s := moments.At[*snapshot.Snapshot](t, m, moments.Stacks)
 	chains := 0
 	for _, line := range m.Truths {
 		words := strings.Split(line, "\t")
@@ -146,7 +146,7 @@ func checkAwaiters(t *testing.T, m *recorded.Moment, exact bool) {
 			continue // the method is suspended
 		}
 		chains++
-		i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == words[0] })
+		i := slices.IndexFunc(s.Threads, func(th snapshot.Thread) bool { return th.Name == words[0] })
 		if i < 0 {
 			t.Errorf("no thread %s", words[0])
 			continue
@@ -162,7 +162,7 @@ func checkAwaiters(t *testing.T, m *recorded.Moment, exact bool) {
 
 // take takes a chain away from the program's notes: what the chain waits for, and the methods. false: there is no such
 // note.
-func take(left map[string]int, c *profile.TaskChain, same func([]profile.Frame, []string) error) bool {
+func take(left map[string]int, c *snapshot.TaskChain, same func([]snapshot.Frame, []string) error) bool {
 	for truth := range left {
 		words := strings.Split(truth, "\t")
 		if w := c.WaitsFor; w == nil || words[0] != string(w.Kind) || same(c.Frames, words[1:]) != nil {

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // While a thread runs a method that the runtime itself had suspended, the method's RuntimeAsyncTask is empty. The
@@ -17,13 +17,13 @@ import (
 
 // runningTask is a RuntimeAsyncTask with a method that a thread runs.
 type runningTask struct {
-	thread profile.ThreadRef
+	thread snapshot.ThreadRef
 	of     arch.Addr // the runtime's Thread
 	at     arch.Addr // the structure about the task
 
-	method profile.Frame // the running method; without a name: not known
-	proof  target.Proof  // that the thread has not run since the method was read
-	still  bool          // the thread had not run at the last look at the task
+	method snapshot.Frame // the running method; without a name: not known
+	proof  target.Proof   // that the thread has not run since the method was read
+	still  bool           // the thread had not run at the last look at the task
 }
 
 // maxRunningLooks bounds the searches of all threads for tasks with running methods.
@@ -58,7 +58,7 @@ func (t *Walk) findRunning() {
 }
 
 // ResumedBy searches some threads for tasks with running methods, and returns the ids of the threads by task.
-func (t *Walk) ResumedBy(threads []profile.Thread) map[arch.Addr]int {
+func (t *Walk) ResumedBy(threads []snapshot.Thread) map[arch.Addr]int {
 	t.running, t.looks, t.threads = map[arch.Addr]*runningTask{}, 0, nil
 	if !t.Reader.Resumptions() || !t.canResume() {
 		return nil
@@ -111,7 +111,7 @@ func (t *Walk) lookForRunning() {
 				continue
 			}
 			if run := t.running[d.Task]; run == nil || run.of != thread.ID || run.at != d.At {
-				t.running[d.Task] = &runningTask{thread: profile.ThreadRef{
+				t.running[d.Task] = &runningTask{thread: snapshot.ThreadRef{
 					OSThreadID: thread.OSThreadID, ManagedThreadID: thread.ManagedID, Name: thread.Name,
 				}, of: thread.ID, at: d.At}
 			}
@@ -170,7 +170,7 @@ func (t *Walk) machinesOf(thread *session.Thread) (boxes []arch.Addr) {
 
 // machineThread returns the blocked thread that runs the method of a box; false: no such thread is known. The
 // thread's stack is read once more, because the collector may have moved the box since the search of all threads.
-func (t *Walk) machineThread(box arch.Addr) (ref profile.ThreadRef, ok bool) {
+func (t *Walk) machineThread(box arch.Addr) (ref snapshot.ThreadRef, ok bool) {
 	if t.machines == nil {
 		t.findMachines()
 	}
@@ -178,7 +178,7 @@ func (t *Walk) machineThread(box arch.Addr) (ref profile.ThreadRef, ok bool) {
 	if th == nil || !slices.Contains(t.machinesOf(th), box) {
 		return ref, false
 	}
-	return profile.ThreadRef{OSThreadID: th.OSThreadID, ManagedThreadID: th.ManagedID, Name: th.Name}, true
+	return snapshot.ThreadRef{OSThreadID: th.OSThreadID, ManagedThreadID: th.ManagedID, Name: th.Name}, true
 }
 
 // findMachines searches all threads for running methods with a state machine.
@@ -273,14 +273,14 @@ func (t *Walk) runningSteps(obj arch.Addr) (steps []async.Step, alive bool, err 
 }
 
 // frame describes the running method.
-func (r *runningTask) frame() profile.Frame {
+func (r *runningTask) frame() snapshot.Frame {
 	const unknown = "[a method that runs]"
 	if !r.still {
-		return profile.Frame{Kind: profile.Async, Display: unknown, Short: unknown}
+		return snapshot.Frame{Kind: snapshot.Async, Display: unknown, Short: unknown}
 	}
 	m := &r.method
-	return profile.Frame{
-		Kind: profile.Async, Method: m.Method, Display: m.Display, Short: m.Short, Signature: m.Signature,
+	return snapshot.Frame{
+		Kind: snapshot.Async, Method: m.Method, Display: m.Display, Short: m.Short, Signature: m.Signature,
 		Module: m.Module, Owner: m.Owner, Generics: m.Generics, Unproved: m.Unproved,
 	}
 }

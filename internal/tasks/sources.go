@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A task of a TaskCompletionSource ends when somebody completes the source. Who refers to the source can complete the
@@ -20,15 +20,15 @@ const (
 
 // SourceWait is an async method, or a thread, that waits for the task of a TaskCompletionSource.
 type SourceWait struct {
-	Method string    // as profile.Frame.Display: the method that waits
+	Method string    // as snapshot.Frame.Display: the method that waits
 	Box    arch.Addr // of the method, during the walk; 0: a thread waits
 	Task   uint64    // address of the task that a thread waits for
 }
 
 // noteSource notes a chain that waits for a task that somebody has to complete. box is of the chain's first method.
-func (t *Walk) noteSource(c *profile.TaskChain, box arch.Addr) {
+func (t *Walk) noteSource(c *snapshot.TaskChain, box arch.Addr) {
 	w := c.WaitsFor
-	if w == nil || w.Kind != profile.AwaitsCompletion || c.State != profile.TaskWaiting || len(c.Frames) == 0 ||
+	if w == nil || w.Kind != snapshot.AwaitsCompletion || c.State != snapshot.TaskWaiting || len(c.Frames) == 0 ||
 		len(t.Sources) >= maxSourceWaits {
 		return
 	}

@@ -8,13 +8,13 @@ import (
 
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Find finds the async methods on the managed heap that have not ended, and their waits, without stopping the
 // program. With WalkOptions.Stop the last look is taken while all threads stand still. If ctx ends, the result has
 // everything found until then, and is Partial.
-func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*profile.Tasks, error) {
+func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*snapshot.Tasks, error) {
 	if p.Managed == nil || p.Managed.Objects == nil {
 		return nil, p.NoRuntimeError("async methods")
 	}
@@ -23,7 +23,7 @@ func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 	}
 	p.Engine.Begin()
 	pace := p.NewHeapWalk(ctx, o) // of all looks
-	var best *profile.Tasks
+	var best *snapshot.Tasks
 	for vain := 0; vain < vainLooks; {
 		out, err := look(ctx, p, o)
 		switch {
@@ -51,7 +51,7 @@ func Find(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 }
 
 // look is one look of Tasks.
-func look(ctx context.Context, p *session.Process, o session.WalkOptions) (*profile.Tasks, error) {
+func look(ctx context.Context, p *session.Process, o session.WalkOptions) (*snapshot.Tasks, error) {
 	t := NewWalk(ctx, p, o)
 	census, err := t.WalkHeap()
 	if err != nil {
@@ -61,9 +61,9 @@ func look(ctx context.Context, p *session.Process, o session.WalkOptions) (*prof
 }
 
 // atRest looks once more, while all threads stand still. before is a look while the threads ran.
-func atRest(ctx context.Context, p *session.Process, o session.WalkOptions, before *profile.Tasks) *profile.Tasks {
+func atRest(ctx context.Context, p *session.Process, o session.WalkOptions, before *snapshot.Tasks) *snapshot.Tasks {
 	o.Progress, o.Doing, o.MaxCPU = nil, nil, 0
-	held, stop := session.AtRest(ctx, p, o.MaxPause, before, func(ctx context.Context) (*profile.Tasks, error) {
+	held, stop := session.AtRest(ctx, p, o.MaxPause, before, func(ctx context.Context) (*snapshot.Tasks, error) {
 		return look(ctx, p, o)
 	})
 	held.Stop = stop
@@ -76,7 +76,7 @@ const vainLooks = 8
 
 // lacking counts the methods that could not be read: collections had moved the methods' objects, or the methods
 // changed all the time. In a heap that is not consistent, further methods may be missing without a trace.
-func lacking(t *profile.Tasks) int {
+func lacking(t *snapshot.Tasks) int {
 	n := t.Unproven + t.Unread
 	if t.ConsistentShare < 1 {
 		n++
@@ -85,9 +85,9 @@ func lacking(t *profile.Tasks) int {
 }
 
 // Result describes the tasks.
-func (t *Walk) Result(c *heap.Census) *profile.Tasks {
+func (t *Walk) Result(c *heap.Census) *snapshot.Tasks {
 	t.Seen, t.Unproven, t.Unread, t.Sources = nil, 0, 0, nil // Find has read the same objects
-	out := &profile.Tasks{
+	out := &snapshot.Tasks{
 		Process: t.p.Info(), CapturedAt: t.p.CapturedAt(t.Begin), Partial: c.Stopped || t.Full,
 		ConsistentShare: ConsistentShare(c),
 	}
@@ -106,15 +106,15 @@ func (t *Walk) Result(c *heap.Census) *profile.Tasks {
 }
 
 // chains follows the chains from their innermost methods, and counts equal chains.
-func (t *Walk) chains(out *profile.Tasks) []profile.TaskChain {
+func (t *Walk) chains(out *snapshot.Tasks) []snapshot.TaskChain {
 	before := t.p.Moments().Epoch()
 	nodes := t.nodes()
 	if out.Methods = len(nodes); t.Notes {
 		t.Noted = t.noteObjects(nodes, before)
 	}
-	byKey := map[string]*profile.TaskChain{}
-	var list []*profile.TaskChain
-	out.Partial = !t.eachChain(nodes, func(c *profile.TaskChain) (cost int) {
+	byKey := map[string]*snapshot.TaskChain{}
+	var list []*snapshot.TaskChain
+	out.Partial = !t.eachChain(nodes, func(c *snapshot.TaskChain) (cost int) {
 		key := KeyOf(c, true)
 		if same := byKey[key]; same != nil {
 			Merge(same, c)
@@ -125,10 +125,10 @@ func (t *Walk) chains(out *profile.Tasks) []profile.TaskChain {
 		return len(key) + FramesCost(c.Frames)
 	}) || out.Partial
 	list = joinTargets(list)
-	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int {
+	slices.SortStableFunc(list, func(a, b *snapshot.TaskChain) int {
 		return cmp.Or(cmp.Compare(farFromProgram(a), farFromProgram(b)), cmp.Compare(b.Count, a.Count))
 	})
-	chains := make([]profile.TaskChain, len(list))
+	chains := make([]snapshot.TaskChain, len(list))
 	for i, c := range list {
 		chains[i] = *c
 	}
@@ -137,13 +137,13 @@ func (t *Walk) chains(out *profile.Tasks) []profile.TaskChain {
 
 // farFromProgram is 0 for a chain with a method of the program itself, 1 for another chain with a method of a package
 // that the program uses, and 2 for a chain of .NET alone.
-func farFromProgram(c *profile.TaskChain) int {
+func farFromProgram(c *snapshot.TaskChain) int {
 	far := 2
 	for i := range c.Frames {
 		switch c.Frames[i].Origin() {
-		case profile.OfUser:
+		case snapshot.OfUser:
 			return 0
-		case profile.OfPackage:
+		case snapshot.OfPackage:
 			far = 1
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestTasksWitness: each suspended async method that ClrMD finds on the heap of an idle program is in clrsnap's result,
@@ -68,7 +68,7 @@ type ownChains struct {
 	iterators map[string]bool
 }
 
-func newOwnChains(t *testing.T, tasks *profile.Tasks) *ownChains {
+func newOwnChains(t *testing.T, tasks *snapshot.Tasks) *ownChains {
 	t.Helper()
 	o := &ownChains{iterators: map[string]bool{}}
 	for i := range tasks.Chains {

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // RewalkWithin is how long the heap is walked again, as long as another walk may find missing objects.
@@ -24,7 +24,7 @@ func (t *Walk) Within(ctx context.Context) { t.ctx = ctx }
 func NewWalk(ctx context.Context, p *session.Process, o session.WalkOptions) *Walk {
 	t := &Walk{
 		p: p, ctx: ctx, o: o, Reader: p.AsyncReader(), Begin: time.Now(), classes: map[arch.Addr]Class{},
-		Objects: map[Class][]arch.Addr{}, Seen: map[arch.Addr]bool{}, frames: map[naming.AwaitKey]profile.Frame{},
+		Objects: map[Class][]arch.Addr{}, Seen: map[arch.Addr]bool{}, frames: map[naming.AwaitKey]snapshot.Frame{},
 		Firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
 		delegates: DelegateNames{}, kinds: map[arch.Addr]classKind{},
 	}
@@ -94,7 +94,7 @@ type Walk struct {
 	First   arch.Addr          // likewise, its innermost method
 	Waited  arch.Addr          // likewise, the object that its innermost method waits for, before Permit; 0: none
 	Firsts  map[arch.Addr]bool // of all chains, the innermost methods
-	frames  map[naming.AwaitKey]profile.Frame
+	frames  map[naming.AwaitKey]snapshot.Frame
 
 	// Written by FindSemaphores.
 	Semaphores     map[arch.Addr]arch.Addr // the semaphores, by the tasks in the queues

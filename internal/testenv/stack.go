@@ -29,7 +29,7 @@ type Frame struct {
 	Method       string // Type.Method as reflection writes it: Ns.Outer+Inner`1[T].Method
 }
 
-// Exact is the frame's name in profile.Frame.Method: without type arguments.
+// Exact is the frame's name in snapshot.Frame.Method: without type arguments.
 func (f *Frame) Exact() string { return withoutBrackets(f.Method) }
 
 // FrameKind says whether clrsnap's stack walk must show a frame too.

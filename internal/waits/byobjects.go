@@ -3,7 +3,7 @@ package waits
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // byObjects explains a wait by the thread's own managed objects. The objects identify the awaited
@@ -26,11 +26,11 @@ func (e *explanation) byObjects() (done bool, err error) {
 		return e.p.kind == "", nil
 	case len(s.Objects) == 0:
 		if e.p.kind == "" {
-			e.w.Kind = profile.ThreadSleep
+			e.w.Kind = snapshot.ThreadSleep
 		}
 		return e.p.kind == "", nil
 	case len(s.Objects) > 1:
-		e.p.kind = profile.HandleAny // or all: see handles
+		e.p.kind = snapshot.HandleAny // or all: see handles
 		return false, nil
 	}
 	e.p.guess = false
@@ -38,8 +38,8 @@ func (e *explanation) byObjects() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if e.p.kind = profile.HandleOne; obj != 0 {
-		e.p.kind = profile.ThreadJoin
+	if e.p.kind = snapshot.HandleOne; obj != 0 {
+		e.p.kind = snapshot.ThreadJoin
 	} else if kind := e.ofReaderWriter(&s); kind != "" {
 		e.p.kind = kind
 	}
@@ -48,9 +48,9 @@ func (e *explanation) byObjects() (done bool, err error) {
 }
 
 // unseen are the kinds of wait for which the frames may show too little, if callers were inlined.
-var unseen = map[profile.WaitKind]bool{
-	"": true, profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true, profile.MonitorWait: true,
-	profile.MonitorEnter: true, profile.LockEnter: true,
+var unseen = map[snapshot.WaitKind]bool{
+	"": true, snapshot.HandleOne: true, snapshot.HandleAny: true, snapshot.HandleAll: true, snapshot.MonitorWait: true,
+	snapshot.MonitorEnter: true, snapshot.LockEnter: true,
 }
 
 // info returns the thread's record of the awaited Lock or Condition.
@@ -83,12 +83,12 @@ func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
-	case monitor || e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait:
+	case monitor || e.p.kind == snapshot.MonitorEnter || e.p.kind == snapshot.MonitorWait:
 		return true, e.monitor(w)
 	case !unseen[e.p.kind]:
 		return true, nil // the Lock is a part of the primitive in the frames
 	}
-	e.p.kind, e.w.Kind, e.w.Timeout = profile.LockEnter, profile.LockEnter, w.timeout
+	e.p.kind, e.w.Kind, e.w.Timeout = snapshot.LockEnter, snapshot.LockEnter, w.timeout
 	return true, e.lockAt(i.Object)
 }
 
@@ -110,37 +110,37 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 		})
 	}
 	kind := e.p.kind
-	if unseen[kind] || kind == profile.EventWait {
+	if unseen[kind] || kind == snapshot.EventWait {
 		if f, ok := of(eventSlim, inner); ok {
-			kind = profile.EventWait
+			kind = snapshot.EventWait
 			if f.class.Plain() == countdownEvent {
-				kind = profile.TaskWaitAll
+				kind = snapshot.TaskWaitAll
 			}
-			for _, k := range []profile.WaitKind{profile.CountdownWait, profile.BarrierWait, profile.TaskWait} {
+			for _, k := range []snapshot.WaitKind{snapshot.CountdownWait, snapshot.BarrierWait, snapshot.TaskWait} {
 				if _, ok := of(madeOf[k][1], f.obj); ok {
 					kind = k
 				}
 			}
 		}
 	}
-	if m.Object != 0 && (unseen[kind] || kind == profile.SemaphoreWait) {
+	if m.Object != 0 && (unseen[kind] || kind == snapshot.SemaphoreWait) {
 		if f, ok := of(semaphoreSlim, inner); ok {
-			kind = profile.SemaphoreWait
-			if c, ok := of(madeOf[profile.CollectionTake][1], f.obj); ok {
-				kind = profile.CollectionTake
+			kind = snapshot.SemaphoreWait
+			if c, ok := of(madeOf[snapshot.CollectionTake][1], f.obj); ok {
+				kind = snapshot.CollectionTake
 				if name, err := e.r.Managed.Objects.RefersTo(c.obj, c.class, f.obj); err == nil &&
 					name == "_freeNodes" {
-					kind = profile.CollectionAdd
+					kind = snapshot.CollectionAdd
 				}
 			}
 		}
 	}
 	if unseen[kind] {
-		kind = profile.MonitorWait
+		kind = snapshot.MonitorWait
 		if c, err := e.r.Managed.Objects.Class(m.Object); m.Object == 0 {
-			kind, e.p.guess = profile.EventWait, true // a Condition of a Lock that is no monitor
+			kind, e.p.guess = snapshot.EventWait, true // a Condition of a Lock that is no monitor
 		} else if err == nil && OfSemaphore(c) {
-			kind = profile.SemaphoreWait
+			kind = snapshot.SemaphoreWait
 		}
 	}
 	e.p.kind, e.w.Kind = kind, kind
@@ -148,7 +148,7 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 
 // ofReaderWriter returns the kind of lock of a ReaderWriterLockSlim that an event stands for; "":
 // none.
-func (e *explanation) ofReaderWriter(s *subsystem) profile.WaitKind {
+func (e *explanation) ofReaderWriter(s *subsystem) snapshot.WaitKind {
 	event, ok, err := e.waitHandle(&s.Objects[0])
 	if err != nil || !ok {
 		return ""
@@ -172,7 +172,7 @@ func (e *explanation) ofReaderWriter(s *subsystem) profile.WaitKind {
 
 // readerWriterEvents are the fields of a ReaderWriterLockSlim with the events that threads wait
 // for.
-var readerWriterEvents = map[string]profile.WaitKind{
-	"_readEvent": profile.ReadLock, "_writeEvent": profile.WriteLock, "_waitUpgradeEvent": profile.WriteLock,
-	"_upgradeEvent": profile.UpgradeableLock,
+var readerWriterEvents = map[string]snapshot.WaitKind{
+	"_readEvent": snapshot.ReadLock, "_writeEvent": snapshot.WriteLock, "_waitUpgradeEvent": snapshot.WriteLock,
+	"_upgradeEvent": snapshot.UpgradeableLock,
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A thread that needs a class waits in native code while another thread runs the static constructor
@@ -23,7 +23,7 @@ const (
 // Constructor returns the class whose static constructor another thread runs, if a thread waits for
 // the constructor; nil: no wait. head is a copy of the head of the waiting thread's Thread object,
 // at the address self. The owner is the thread that runs the constructor.
-func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
+func (r *Reader) Constructor(head []byte, self arch.Addr) *snapshot.Wait {
 	if r.Runtime == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
 		if at%8 != 0 || at < 1<<16 || at>>47 != 0 || r.constructor(at, self) == nil {
 			continue
 		}
-		var w *profile.Wait
+		var w *snapshot.Wait
 		stands := r.steadily(func() error { w = r.constructor(at, self); return nil }, nil, primitive{})
 		if w != nil {
 			w.Certain = stands
@@ -43,7 +43,7 @@ func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
 }
 
 // constructor explains a wait for the lock at an address; nil: the lock belongs to no constructor.
-func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
+func (r *Reader) constructor(at arch.Addr, self arch.Addr) *snapshot.Wait {
 	var b [entryLen]byte
 	if r.Managed.Seen.ReadMemory(b[:], at) != nil {
 		return nil
@@ -60,8 +60,8 @@ func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 	if err != nil {
 		return nil
 	}
-	return &profile.Wait{
-		Kind: profile.WaitRuntime, Type: class.Display, Detail: "static constructor", Owner: r.People.Ref(owner),
-		Timeout: profile.Forever,
+	return &snapshot.Wait{
+		Kind: snapshot.WaitRuntime, Type: class.Display, Detail: "static constructor", Owner: r.People.Ref(owner),
+		Timeout: snapshot.Forever,
 	}
 }

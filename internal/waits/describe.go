@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/object"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // describe adds the details of a wait from the fields of the awaited object. The names of fields
@@ -14,12 +14,12 @@ import (
 // Task.cs, ReaderWriterLockSlim.cs.
 func (e *explanation) describe(obj arch.Addr, class *object.Class, m *lock.Monitor) error {
 	switch e.w.Kind {
-	case profile.SemaphoreWait:
+	case snapshot.SemaphoreWait:
 		e.w.Waiters = m.Waiting
 		return e.count(obj, class)
-	case profile.EventWait, profile.CountdownWait, profile.CollectionTake, profile.CollectionAdd:
+	case snapshot.EventWait, snapshot.CountdownWait, snapshot.CollectionTake, snapshot.CollectionAdd:
 		e.w.Waiters = m.Waiting
-	case profile.TaskWait:
+	case snapshot.TaskWait:
 		return e.task(obj, class)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (e *explanation) readerWriter() error {
 	switch {
 	case rw.writer != 0:
 		e.w.Owner = e.r.byManagedID(rw.writer)
-	case rw.upgrader != 0 && e.w.Kind != profile.ReadLock:
+	case rw.upgrader != 0 && e.w.Kind != snapshot.ReadLock:
 		e.w.Owner = e.r.byManagedID(rw.upgrader)
 	}
 	if rw.readers > 0 {

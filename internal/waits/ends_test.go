@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // joinsProgram is a subsystemProgram with a collector, and with a list of threads.
@@ -111,26 +111,26 @@ func (p *joinsProgram) At(address arch.Addr) *thread.Thread {
 }
 
 // waits explains the wait of the thread self for an object.
-func (p *joinsProgram) waits(awaited arch.Addr) *profile.Wait {
+func (p *joinsProgram) waits(awaited arch.Addr) *snapshot.Wait {
 	const base = arch.Addr(0x7000_0000_0000)
 	p.waitsFor(awaited)
 	data := make([]byte, 0x400)
 	p.Zero(base, len(data))
 	return p.reader.Wait(&Subject{
-		Frames: []profile.Frame{
-			{Kind: profile.Native, SP: uint64(base)},
-			{Kind: profile.Managed, Module: "Shop", Method: "Shop.Orders.Work", SP: uint64(base) + 0x100},
+		Frames: []snapshot.Frame{
+			{Kind: snapshot.Native, SP: uint64(base)},
+			{Kind: snapshot.Managed, Module: "Shop", Method: "Shop.Orders.Work", SP: uint64(base) + 0x100},
 		},
 		Stack: &target.Stack{Region: target.Region{Base: base, Data: data}}, Blocked: true, Thread: p.self,
 	})
 }
 
 // is reports the faults of a wait; of: the thread that is joined, nil: none.
-func (p *joinsProgram) is(text string, w *profile.Wait, of *thread.Thread) {
+func (p *joinsProgram) is(text string, w *snapshot.Wait, of *thread.Thread) {
 	p.t.Helper()
-	want := profile.HandleOne
+	want := snapshot.HandleOne
 	if of != nil {
-		want = profile.ThreadJoin
+		want = snapshot.ThreadJoin
 	}
 	if w == nil || w.Kind != want || !w.Certain || of != nil && (w.Owner == nil || w.Owner.OSThreadID != of.OSID) {
 		p.t.Errorf("%s: %+v", text, w)
@@ -167,7 +167,7 @@ func TestJoined(t *testing.T) {
 	p.Words[p.stamp]++
 	p.is("a thread, after a collection", p.waits(event), &p.list[2])
 	p.Words[p.list[2].Exposed] = p.Words[p.list[3].Exposed]
-	if w := p.waits(event); w == nil || w.Kind != profile.HandleOne {
+	if w := p.waits(event); w == nil || w.Kind != snapshot.HandleOne {
 		t.Errorf("a thread with another object: %+v", w)
 	}
 }
@@ -181,7 +181,7 @@ func TestJoinedBudget(t *testing.T) {
 		p.list[0].OSID++ // each time another search
 		p.Words[p.list[0].Address+p.offset("Thread", "OSId")]++
 		w := p.waits(p.waited(0, 1, 0))
-		if w == nil || w.Kind != profile.HandleOne {
+		if w == nil || w.Kind != snapshot.HandleOne {
 			t.Fatalf("%+v", w)
 		}
 		if !w.Certain {

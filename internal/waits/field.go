@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Bounds of the search for the fields that hold locks.
@@ -27,7 +27,7 @@ const delegateClass = "System.Delegate"
 // fields of the classes of the frames' methods. nameFields is called when all else has been read. A
 // field is named only if no collection has moved objects since the first read: so the addresses
 // still belong to the same objects.
-func (r *Reader) nameFields(s *Subject, first int, of ...*profile.Wait) {
+func (r *Reader) nameFields(s *Subject, first int, of ...*snapshot.Wait) {
 	n := naming{r: r, s: s, found: map[arch.Addr]place{}}
 	for _, w := range of {
 		if w.Certain && w.Object != 0 {
@@ -76,7 +76,7 @@ func (n *naming) walk(first int) {
 	}
 	for i, own := first, 0; i < min(len(frames), first+fieldFrames) && own < ownFrames && !n.done() && from < end; i++ {
 		f := &frames[i]
-		if f.Kind != profile.Managed {
+		if f.Kind != snapshot.Managed {
 			continue
 		}
 		if to := min(frameAt(n.s, i+1), end); to > from {
@@ -84,7 +84,7 @@ func (n *naming) walk(first int) {
 			from = to
 		}
 		n.statics(f)
-		if o := f.Origin(); o == profile.OfUser || o == profile.OfPackage {
+		if o := f.Origin(); o == snapshot.OfUser || o == snapshot.OfPackage {
 			own++
 		}
 	}
@@ -130,10 +130,10 @@ func (n *naming) this(f found) (found, bool) {
 	if strings.Contains(class.Display, asyncBox) {
 		var err error
 		if at, class, err = objects.Generic(f.obj, class, "StateMachine"); err != nil ||
-			profile.Framework(class.Assembly) {
+			snapshot.Framework(class.Assembly) {
 			return found{}, false
 		}
-	} else if profile.Framework(class.Assembly) {
+	} else if snapshot.Framework(class.Assembly) {
 		return found{}, false
 	}
 	obj, err := objects.Pointer(at, class, thisField)
@@ -147,7 +147,7 @@ func (n *naming) this(f found) (found, bool) {
 // names reports whether the fields of a class tell a person anything. The fields of the program's
 // code do, and the fields of the library that has called the primitive.
 func (n *naming) names(c *object.Class) bool {
-	return !profile.Framework(c.Assembly) || n.caller != "" && c.Assembly == n.caller
+	return !snapshot.Framework(c.Assembly) || n.caller != "" && c.Assembly == n.caller
 }
 
 // object searches the fields of an object.
@@ -196,7 +196,7 @@ func (n *naming) add(obj, table arch.Addr, field string) {
 
 // statics looks through the static fields of the class of a frame's method, and of the enclosing
 // classes. For .NET 8, the location of the statics of generic classes is not known.
-func (n *naming) statics(f *profile.Frame) {
+func (n *naming) statics(f *snapshot.Frame) {
 	rt := n.r.Runtime
 	if f.FunctionID == 0 || n.done() {
 		return

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // wrapped is memory of fuzz data, repeated: everything can be read, except one page in eight and long pieces.
@@ -34,11 +34,11 @@ func (everybody) OS(id int) *thread.Thread            { return &thread.Thread{OS
 func (everybody) Managed(id int) *thread.Thread       { return &thread.Thread{ManagedID: id} }
 func (everybody) At(address arch.Addr) *thread.Thread { return &thread.Thread{Address: address} }
 func (everybody) Renew() bool                         { return false }
-func (everybody) Ref(t *thread.Thread) *profile.ThreadRef {
-	return &profile.ThreadRef{OSThreadID: t.OSID, ManagedThreadID: t.ManagedID}
+func (everybody) Ref(t *thread.Thread) *snapshot.ThreadRef {
+	return &snapshot.ThreadRef{OSThreadID: t.OSID, ManagedThreadID: t.ManagedID}
 }
-func (everybody) Other(osID int) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: osID} }
-func (everybody) All() bool                         { return true }
+func (everybody) Other(osID int) *snapshot.ThreadRef { return &snapshot.ThreadRef{OSThreadID: osID} }
+func (everybody) All() bool                          { return true }
 
 // FuzzRelations: the code that finds holders and waiters, on memory with any content. There is an
 // answer in bounded time, and no thread waits for a static constructor that the thread runs.
@@ -73,16 +73,16 @@ func FuzzRelations(f *testing.F) {
 			}
 			base := arch.Addr(0x7000_0000_0000)
 			s := Subject{
-				Frames: []profile.Frame{
-					{Kind: profile.Native, SP: uint64(base)},
-					{Kind: profile.Managed, Module: coreLib, Method: method, SP: uint64(base)},
+				Frames: []snapshot.Frame{
+					{Kind: snapshot.Native, SP: uint64(base)},
+					{Kind: snapshot.Managed, Module: coreLib, Method: method, SP: uint64(base)},
 				},
 				Stack:  &target.Stack{Region: target.Region{Base: base, Data: data}},
 				Thread: thread.Thread{Address: arch.Addr(at)},
 			}
 			r.Runs(&s)
 			r.begin()
-			r.nameFields(&s, 0, &profile.Wait{Certain: true, Object: at})
+			r.nameFields(&s, 0, &snapshot.Wait{Certain: true, Object: at})
 			for _, obj := range []uint64{at,
 				binary.LittleEndian.Uint64(append(slices.Clone(data), make([]byte, 8)...))} {
 				_, _ = r.awaiting(arch.Addr(obj), &object.Class{})

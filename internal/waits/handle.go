@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -119,7 +119,7 @@ func (e *explanation) unseenJoin() error {
 	if err != nil || !ok || len(w.Objects) != 1 || w.Objects[0].Kind != pal.Thread {
 		return err
 	}
-	e.w.Kind = profile.ThreadJoin
+	e.w.Kind = snapshot.ThreadJoin
 	return e.join()
 }
 
@@ -229,7 +229,7 @@ func (e *explanation) state(o *pal.Object) {
 }
 
 // ownerOf names the owner of a mutex; nil: no owner.
-func (r *Reader) ownerOf(o *pal.Object) *profile.ThreadRef {
+func (r *Reader) ownerOf(o *pal.Object) *snapshot.ThreadRef {
 	if o.Owner == 0 {
 		return nil
 	}
@@ -252,12 +252,12 @@ func (e *explanation) handles() error {
 	if !ok {
 		return e.handlesInFrames()
 	}
-	e.p.guess, e.w.Kind = false, profile.HandleAny
+	e.p.guess, e.w.Kind = false, snapshot.HandleAny
 	e.w.Detail = handlesText(len(w.Objects))
 	if !w.All {
 		return nil
 	}
-	e.w.Kind = profile.HandleAll
+	e.w.Kind = snapshot.HandleAll
 	for i := range w.Objects {
 		if o := &w.Objects[i]; o.Owner != 0 && o.Owner != e.s.Thread.OSID {
 			e.w.Type, e.w.Lock = mutexClass, uint64(o.At)

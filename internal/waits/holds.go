@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // maxHolds bounds the named locks of a thread.
@@ -17,7 +17,7 @@ const maxHolds = 64
 // statement of C# keeps the object on the stack until the end of the statement, and so do using and
 // finally. The state of each lock says that the thread holds the lock. The result is certain for a
 // thread that has not run since the copy of the stack.
-func (r *Reader) Holds(s *Subject) []profile.Wait {
+func (r *Reader) Holds(s *Subject) []snapshot.Wait {
 	if s.Thread.Address == 0 || r.Managed == nil || r.Managed.Locks == nil || len(s.Frames) == 0 {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 	if len(list) == 0 && mutexes == nil {
 		return nil
 	}
-	var out []profile.Wait
+	var out []snapshot.Wait
 	blocked := s
 	if !s.Blocked {
 		blocked = nil // the stack has changed by now
@@ -56,7 +56,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 		}
 		return err
 	}, blocked, primitive{outer: len(s.Frames)})
-	named := make([]*profile.Wait, len(out))
+	named := make([]*snapshot.Wait, len(out))
 	for i := range out {
 		out[i].Certain = stands && !r.unknown && (s.Blocked || r.Live == nil)
 		named[i] = &out[i]
@@ -97,28 +97,28 @@ func (r *Reader) mutexesOf(s *Subject) func() ([]pal.Object, error) {
 }
 
 // withMutexes adds the mutexes that a thread owns and that the thread's stack does not refer to.
-func withMutexes(list []profile.Wait, owned []pal.Object) []profile.Wait {
+func withMutexes(list []snapshot.Wait, owned []pal.Object) []snapshot.Wait {
 	for i := range owned {
 		o := &owned[i]
 		if len(list) < maxHolds && !hasLock(list, o.At) {
-			list = append(list, heldMutex(profile.Wait{Type: mutexClass}, o))
+			list = append(list, heldMutex(snapshot.Wait{Type: mutexClass}, o))
 		}
 	}
 	return list
 }
 
-func hasLock(list []profile.Wait, at arch.Addr) bool {
-	return slices.ContainsFunc(list, func(w profile.Wait) bool { return w.Lock == uint64(at) })
+func hasLock(list []snapshot.Wait, at arch.Addr) bool {
+	return slices.ContainsFunc(list, func(w snapshot.Wait) bool { return w.Lock == uint64(at) })
 }
 
-func heldMutex(w profile.Wait, o *pal.Object) profile.Wait {
-	w.Kind, w.Lock, w.Recursion, w.Waiters = profile.HandleOne, uint64(o.At), o.Recursion, o.Waiters
+func heldMutex(w snapshot.Wait, o *pal.Object) snapshot.Wait {
+	w.Kind, w.Lock, w.Recursion, w.Waiters = snapshot.HandleOne, uint64(o.At), o.Recursion, o.Waiters
 	return w
 }
 
 // held describes an object that a thread holds; nil: the thread does not hold the object.
-func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
-	w := profile.Wait{Object: uint64(f.obj), Type: f.class.Display}
+func (r *Reader) held(f found, s *Subject) (*snapshot.Wait, error) {
+	w := snapshot.Wait{Object: uint64(f.obj), Type: f.class.Display}
 	switch {
 	case f.class.Is(coreLib, lockClass):
 		m, err := r.Managed.Locks.Lock(f.obj)
@@ -137,15 +137,15 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 			w.Object, w.Type = uint64(of.Object), class.Display
 			return heldMonitor(kept(w), &of), nil
 		}
-		w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
+		w.Kind, w.Recursion, w.Waiters = snapshot.LockEnter, m.Recursion, m.Waiters
 		w.Lock, err = r.Managed.Locks.EventOf(f.obj)
 		return kept(w), err
 	case f.class.Is(coreLib, readerWriterClass):
 		rw, err := r.readerWriter(f)
 		if own := s.Thread.ManagedID; err != nil || rw.writer == own {
-			w.Kind = profile.WriteLock
+			w.Kind = snapshot.WriteLock
 		} else if rw.upgrader == own {
-			w.Kind = profile.UpgradeableLock
+			w.Kind = snapshot.UpgradeableLock
 		}
 		if w.Kind != "" {
 			w.Waiters, w.Lock = rw.waiters, rw.id
@@ -171,11 +171,11 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 }
 
 // kept allocates a wait: most objects that held examines are nobody's, and need no allocation.
-func kept(w profile.Wait) *profile.Wait { return &w }
+func kept(w snapshot.Wait) *snapshot.Wait { return &w }
 
 // HeldNow describes the lock at an address as held by a thread; nil: the thread certainly does not
 // hold the lock, or the holder is unknown.
-func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *profile.Wait) {
+func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *snapshot.Wait) {
 	s := &Subject{Thread: *t}
 	stands := r.steadily(func() error {
 		class, err := r.Managed.Objects.Class(obj)
@@ -202,8 +202,8 @@ func (r *Reader) HeldAt(obj uint64, managedID int) bool {
 	return stands && m.Thin && m.Owner == managedID
 }
 
-func heldMonitor(w *profile.Wait, m *lock.Monitor) *profile.Wait {
-	w.Kind, w.Recursion, w.Waiters, w.Lock = profile.MonitorEnter, m.Recursion, m.Waiters, uint64(m.Block)
+func heldMonitor(w *snapshot.Wait, m *lock.Monitor) *snapshot.Wait {
+	w.Kind, w.Recursion, w.Waiters, w.Lock = snapshot.MonitorEnter, m.Recursion, m.Waiters, uint64(m.Block)
 	return w
 }
 
@@ -212,7 +212,7 @@ const together = 32
 
 // Monitors returns the held monitors that somebody has waited for once, by the owner's operating
 // system id in the target's PID namespace. all is false if there may be more.
-func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
+func (r *Reader) Monitors() (held map[int][]snapshot.Wait, all bool) {
 	if r.Managed == nil || r.Managed.Locks == nil {
 		return nil, false
 	}
@@ -220,8 +220,8 @@ func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
 	if err != nil {
 		return nil, false
 	}
-	held = map[int][]profile.Wait{}
-	var now []profile.Wait
+	held = map[int][]snapshot.Wait{}
+	var now []snapshot.Wait
 	for group := range slices.Chunk(list, together) {
 		read := func(list []lock.Monitor) bool {
 			return r.steadily(func() error { now = now[:0]; return r.described(list, &now) }, nil, primitive{})
@@ -257,7 +257,7 @@ func (r *Reader) osID(m *lock.Monitor) int {
 }
 
 // described reads monitors again, and describes them.
-func (r *Reader) described(list []lock.Monitor, out *[]profile.Wait) error {
+func (r *Reader) described(list []lock.Monitor, out *[]snapshot.Wait) error {
 	for _, m := range list {
 		now, err := r.Managed.Locks.Of(m.Object)
 		if err != nil {
@@ -270,7 +270,7 @@ func (r *Reader) described(list []lock.Monitor, out *[]profile.Wait) error {
 		if err != nil {
 			return err
 		}
-		w := profile.Wait{
+		w := snapshot.Wait{
 			Object: uint64(m.Object), Type: c.Display, Of: r.meaning(m.Object, c), Certain: true,
 		}
 		*out = append(*out, *heldMonitor(&w, &now))

@@ -2,7 +2,7 @@ package waits
 
 import (
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Optimised code need not keep the awaited object: the code has the address from a field, or as a
@@ -10,10 +10,10 @@ import (
 // the object's parts prove that the thread waits for the object.
 
 // hasParts are the kinds of wait whose object is proved by the object's parts.
-var hasParts = map[profile.WaitKind]bool{
-	profile.HandleOne: true, profile.EventWait: true, profile.SemaphoreWait: true, profile.CountdownWait: true,
-	profile.BarrierWait: true, profile.TaskWait: true, profile.CollectionTake: true, profile.CollectionAdd: true,
-	profile.ReadLock: true, profile.UpgradeableLock: true, profile.WriteLock: true,
+var hasParts = map[snapshot.WaitKind]bool{
+	snapshot.HandleOne: true, snapshot.EventWait: true, snapshot.SemaphoreWait: true, snapshot.CountdownWait: true,
+	snapshot.BarrierWait: true, snapshot.TaskWait: true, snapshot.CollectionTake: true, snapshot.CollectionAdd: true,
+	snapshot.ReadLock: true, snapshot.UpgradeableLock: true, snapshot.WriteLock: true,
 }
 
 // partClasses are the classes of awaited objects, and of the objects' parts.

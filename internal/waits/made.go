@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/object"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // part is a class of the framework that is made of another class, or is a part of another class.
@@ -20,21 +20,21 @@ var (
 
 // madeOf lists, for each kind of wait, the classes from the object whose monitor a thread waits for
 // to the primitive, from the inside out: each class refers to the class before.
-var madeOf = map[profile.WaitKind][]part{
-	profile.SemaphoreWait:  {semaphoreSlim},
-	profile.EventWait:      {eventSlim},
-	profile.CountdownWait:  {eventSlim, {threading, "System.Threading.CountdownEvent"}},
-	profile.BarrierWait:    {eventSlim, {threading, "System.Threading.Barrier"}},
-	profile.CollectionTake: {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
-	profile.CollectionAdd:  {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
-	profile.TaskWait:       {eventSlim, taskPart},
-	profile.TaskWaitAll:    {{coreLib, countdownEvent}},
-	profile.TaskWaitAny:    {eventSlim, taskPart},
+var madeOf = map[snapshot.WaitKind][]part{
+	snapshot.SemaphoreWait:  {semaphoreSlim},
+	snapshot.EventWait:      {eventSlim},
+	snapshot.CountdownWait:  {eventSlim, {threading, "System.Threading.CountdownEvent"}},
+	snapshot.BarrierWait:    {eventSlim, {threading, "System.Threading.Barrier"}},
+	snapshot.CollectionTake: {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
+	snapshot.CollectionAdd:  {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
+	snapshot.TaskWait:       {eventSlim, taskPart},
+	snapshot.TaskWaitAll:    {{coreLib, countdownEvent}},
+	snapshot.TaskWaitAny:    {eventSlim, taskPart},
 }
 
 // hasOwnMonitor are the kinds of primitives with one monitor, shared with no other primitive.
-var hasOwnMonitor = map[profile.WaitKind]bool{
-	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true,
+var hasOwnMonitor = map[snapshot.WaitKind]bool{
+	snapshot.SemaphoreWait: true, snapshot.EventWait: true, snapshot.CountdownWait: true,
 }
 
 // made explains a wait for a primitive made of a monitor.
@@ -48,14 +48,14 @@ func (e *explanation) made(m lock.Monitor) error {
 	}
 	var class *object.Class
 	list := e.inFrames(true)
-	if e.w.Kind == profile.EventWait {
+	if e.w.Kind == snapshot.EventWait {
 		e.seeAll(inner, list)
 	}
 	for _, p := range madeOf[e.w.Kind] {
 		f, ok := e.r.only(list, func(f *found) bool {
 			return f.class.Is(p.assembly, p.class) && e.refers(f, inner, p == taskPart)
 		})
-		if !ok && e.w.Kind == profile.SemaphoreWait {
+		if !ok && e.w.Kind == snapshot.SemaphoreWait {
 			return e.queued(inner, list)
 		}
 		if !ok {
@@ -68,7 +68,7 @@ func (e *explanation) made(m lock.Monitor) error {
 		return nil
 	case class.Plain() == anyPromise:
 		return e.any(inner, class)
-	case e.w.Kind == profile.TaskWaitAll:
+	case e.w.Kind == snapshot.TaskWaitAll:
 		return e.all(inner, class, list)
 	}
 	e.w.Object, e.w.Type = uint64(inner), class.Display

@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // In .NET 11 the monitor is managed code (package lock, managedmonitor.go). A thread that wants to
@@ -27,7 +27,7 @@ const (
 
 // managedMonitor returns a thread's wait for a managed monitor; nil: no known wait.
 func (e *explanation) managedMonitor() (*monitorWait, error) {
-	if e.p.kind == profile.LockEnter || e.p.kind == "" {
+	if e.p.kind == snapshot.LockEnter || e.p.kind == "" {
 		return nil, nil // no monitor's Lock
 	}
 	w := &monitorWait{}
@@ -55,7 +55,7 @@ func (e *explanation) managedMonitor() (*monitorWait, error) {
 // isMonitor reports whether a Lock stands for the monitor that the thread wants to enter: the
 // frames say so, or the sync table does. A primitive may be made of a Lock that is no monitor.
 func (e *explanation) isMonitor(obj arch.Addr) bool {
-	if e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait {
+	if e.p.kind == snapshot.MonitorEnter || e.p.kind == snapshot.MonitorWait {
 		return true
 	}
 	_, ok, err := e.r.Managed.Locks.OfLock(obj)
@@ -67,7 +67,7 @@ func (e *explanation) isMonitor(obj arch.Addr) bool {
 func (e *explanation) inMonitor() (waits, enters bool) {
 	for i := range e.s.Frames[:min(e.p.outer+1, len(e.s.Frames))] {
 		f := &e.s.Frames[i]
-		if f.Kind != profile.Managed || f.Module != coreLib {
+		if f.Kind != snapshot.Managed || f.Module != coreLib {
 			continue
 		}
 		switch {

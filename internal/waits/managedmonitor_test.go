@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The program of .NET 11 in these tests is constructed: the contracts of the program, and the
@@ -119,7 +119,7 @@ func (p *net11) held(owner, often uint64) arch.Addr {
 
 // waits returns the wait of a thread in methods, leaf first, with records on the stack. A record
 // has a kind, an object, and a timeout in ms.
-func (p *net11) waits(records [][3]uint64, methods ...string) *profile.Wait {
+func (p *net11) waits(records [][3]uint64, methods ...string) *snapshot.Wait {
 	p.t.Helper()
 	const base, frame = arch.Addr(0x7000_0000_0000), 0x100
 	data := make([]byte, frame*(len(methods)+2))
@@ -129,14 +129,15 @@ func (p *net11) waits(records [][3]uint64, methods ...string) *profile.Wait {
 			binary.LittleEndian.PutUint64(data[at+8*k:], v)
 		}
 	}
-	frames := []profile.Frame{{Kind: profile.Native, SP: uint64(base)}}
+	frames := []snapshot.Frame{{Kind: snapshot.Native, SP: uint64(base)}}
 	for i, m := range methods {
-		frames = append(frames, profile.Frame{
-			Kind: profile.Managed, Module: coreLib, Method: "System.Threading." + m, SP: uint64(base) + frame*uint64(i),
+		frames = append(frames, snapshot.Frame{
+			Kind: snapshot.Managed, Module: coreLib, Method: "System.Threading." + m,
+			SP: uint64(base) + frame*uint64(i),
 		})
 	}
-	frames = append(frames, profile.Frame{
-		Kind: profile.Managed, Module: "Shop", Method: "Shop.Orders.Work",
+	frames = append(frames, snapshot.Frame{
+		Kind: snapshot.Managed, Module: "Shop", Method: "Shop.Orders.Work",
 		SP: uint64(base) + frame*uint64(len(methods)),
 	})
 	for i := 0; i+8 <= len(data); i += 8 {
@@ -164,9 +165,9 @@ func TestManagedMonitorEnter(t *testing.T) {
 	obj, lock := p.monitor(3, 7, 2)
 	w := p.waits([][3]uint64{{ofLock, uint64(lock), forever}},
 		"WaitHandle.WaitOneNoCheck", "Lock.TryEnterSlow", "Lock.Enter", "Monitor.Enter")
-	if w == nil || w.Kind != profile.MonitorEnter || w.Object != uint64(obj) || w.Type != "object" || !w.Certain ||
+	if w == nil || w.Kind != snapshot.MonitorEnter || w.Object != uint64(obj) || w.Type != "object" || !w.Certain ||
 		w.Owner == nil || w.Owner.OSThreadID != 4242 || w.Owner.ManagedThreadID != 7 || w.Recursion != 2 ||
-		w.Waiters != 3 || w.Timeout != profile.Forever || w.Lock == 0 {
+		w.Waiters != 3 || w.Timeout != snapshot.Forever || w.Lock == 0 {
 		t.Errorf("%+v", w)
 	}
 	held, all := (&Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}).Monitors()
@@ -176,7 +177,7 @@ func TestManagedMonitorEnter(t *testing.T) {
 	}
 	_, other := p.monitor(4, 99, 1) // no thread has this id any more
 	w = p.waits([][3]uint64{{ofLock, uint64(other), 5000}}, "Lock.TryEnterSlow", "Monitor.TryEnter")
-	if w == nil || w.Kind != profile.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != 0 ||
+	if w == nil || w.Kind != snapshot.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != 0 ||
 		w.Owner.ManagedThreadID != 99 || w.Timeout != 5*time.Second {
 		t.Errorf("an owner that has ended: %+v", w)
 	}
@@ -187,7 +188,7 @@ func TestManagedMonitorEnter(t *testing.T) {
 	}
 	unknown := p.held(7, 1)
 	w = p.waits([][3]uint64{{ofLock, uint64(unknown), forever}}, "Lock.TryEnterSlow", "Monitor.Enter")
-	if w == nil || w.Kind != profile.MonitorEnter || w.Object != 0 || w.Owner == nil || w.Owner.OSThreadID != 4242 {
+	if w == nil || w.Kind != snapshot.MonitorEnter || w.Object != 0 || w.Owner == nil || w.Owner.OSThreadID != 4242 {
 		t.Errorf("a Lock that is in no SyncBlock: %+v", w)
 	}
 }
@@ -197,12 +198,12 @@ func TestManagedLock(t *testing.T) {
 	p := newNet11(t)
 	lock := p.held(7, 1)
 	w := p.waits([][3]uint64{{ofLock, uint64(lock), forever}}, "Lock.TryEnterSlow", "Lock.Enter")
-	if w == nil || w.Kind != profile.LockEnter || w.Object != uint64(lock) || !w.Certain || w.Owner == nil ||
+	if w == nil || w.Kind != snapshot.LockEnter || w.Object != uint64(lock) || !w.Certain || w.Owner == nil ||
 		w.Owner.OSThreadID != 4242 || w.Waiters != 3 {
 		t.Errorf("%+v", w)
 	}
 	w = p.waits([][3]uint64{{ofLock, uint64(lock), forever}}, "Lock.TryEnterSlow", "Lock.Enter", "Tasks.Task.Wait")
-	if w == nil || w.Kind != profile.TaskWait || w.Object != 0 {
+	if w == nil || w.Kind != snapshot.TaskWait || w.Object != 0 {
 		t.Errorf("a primitive that is made of a Lock: %+v", w)
 	}
 }
@@ -219,23 +220,23 @@ func TestManagedMonitorWait(t *testing.T) {
 	in := []string{"WaitHandle.WaitOneNoCheck", "Condition.Wait", "Lock.Wait", "Monitor.Wait"}
 	record := [3]uint64{ofCondition, uint64(condition), 60_000}
 	w := p.waits([][3]uint64{record}, in...)
-	if w == nil || w.Kind != profile.MonitorWait || w.Object != uint64(obj) || !w.Certain || w.Owner != nil ||
+	if w == nil || w.Kind != snapshot.MonitorWait || w.Object != uint64(obj) || !w.Certain || w.Owner != nil ||
 		w.Waiters != 2 || w.Timeout != time.Minute {
 		t.Errorf("%+v", w)
 	}
 	woken := [][3]uint64{record, {ofLock, uint64(lock), forever}}
 	w = p.waits(woken, append([]string{"Lock.TryEnterSlow", "Lock.Reenter"}, in[1:]...)...)
-	if w == nil || w.Kind != profile.MonitorEnter || w.Object != uint64(obj) || w.Owner == nil ||
-		w.Timeout != profile.Forever {
+	if w == nil || w.Kind != snapshot.MonitorEnter || w.Object != uint64(obj) || w.Owner == nil ||
+		w.Timeout != snapshot.Forever {
 		t.Errorf("woken: %+v", w)
 	}
 	p.Set(second, p.waiter, "next", uint64(first))
-	if w = p.waits([][3]uint64{record}, in...); w == nil || w.Kind != profile.MonitorWait || w.Certain {
+	if w = p.waits([][3]uint64{record}, in...); w == nil || w.Kind != snapshot.MonitorWait || w.Certain {
 		t.Errorf("a list without an end: %+v", w)
 	}
 	w = p.waits([][3]uint64{record}, "Condition.Wait", "Monitor.Wait", "SemaphoreSlim.WaitUntilCountOrTimeout",
 		"SemaphoreSlim.Wait")
-	if w == nil || w.Kind != profile.SemaphoreWait || w.Object != 0 {
+	if w == nil || w.Kind != snapshot.SemaphoreWait || w.Object != 0 {
 		t.Errorf("a part of a SemaphoreSlim: %+v", w)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A named Mutex is no object of the wait subsystem. From .NET 11 on the record of a thread leads to
@@ -71,7 +71,7 @@ func (r *Reader) namedOf(f *found) (arch.Addr, bool) {
 
 // withNamed adds the named mutexes that a thread owns and that the thread's stack does not refer
 // to.
-func (r *Reader) withNamed(list []profile.Wait, t *thread.Thread) ([]profile.Wait, error) {
+func (r *Reader) withNamed(list []snapshot.Wait, t *thread.Thread) ([]snapshot.Wait, error) {
 	f, err := r.record(t)
 	if f == nil || err != nil {
 		return list, err
@@ -91,13 +91,13 @@ func (r *Reader) withNamed(list []profile.Wait, t *thread.Thread) ([]profile.Wai
 			return nil, err
 		}
 		if next = n.next; len(list) < maxHolds && !hasLock(list, n.at) {
-			list = append(list, heldNamed(profile.Wait{Type: mutexClass}, &n))
+			list = append(list, heldNamed(snapshot.Wait{Type: mutexClass}, &n))
 		}
 	}
 	return list, f.err
 }
 
-func heldNamed(w profile.Wait, n *namedMutex) profile.Wait {
-	w.Kind, w.Lock, w.Recursion, w.Detail = profile.HandleOne, uint64(n.at), n.often, Named
+func heldNamed(w snapshot.Wait, n *namedMutex) snapshot.Wait {
+	w.Kind, w.Lock, w.Recursion, w.Detail = snapshot.HandleOne, uint64(n.at), n.often, Named
 	return w
 }

@@ -5,7 +5,7 @@ import (
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // People are the runtime's threads, as listed.
@@ -19,9 +19,9 @@ type People interface {
 	// Renew lists the threads once more. The result is false if another list would bring nothing.
 	Renew() bool
 	// Ref names a thread.
-	Ref(t *thread.Thread) *profile.ThreadRef
+	Ref(t *thread.Thread) *snapshot.ThreadRef
 	// Other names a thread that is not, or no longer, one of the runtime's; nil: unknown.
-	Other(osID int) *profile.ThreadRef
+	Other(osID int) *snapshot.ThreadRef
 	// All reports whether all of the runtime's threads are listed. A dump may lack some.
 	All() bool
 }
@@ -44,17 +44,17 @@ func (r *Reader) find(get func() *thread.Thread, fits func(*thread.Thread) bool)
 func anybody(*thread.Thread) bool { return true }
 
 // byManagedID names the thread with a managed id; nil: unknown.
-func (r *Reader) byManagedID(id int) *profile.ThreadRef {
+func (r *Reader) byManagedID(id int) *snapshot.ThreadRef {
 	return r.ref(r.find(func() *thread.Thread { return r.People.Managed(id) }, anybody), id)
 }
 
 // ref names a thread with a managed id. A thread that is not there any more has ended.
-func (r *Reader) ref(t *thread.Thread, id int) *profile.ThreadRef {
+func (r *Reader) ref(t *thread.Thread, id int) *snapshot.ThreadRef {
 	switch {
 	case t != nil:
 		return r.People.Ref(t)
 	case r.People.All():
-		return &profile.ThreadRef{ManagedThreadID: id}
+		return &snapshot.ThreadRef{ManagedThreadID: id}
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (r *Reader) ref(t *thread.Thread, id int) *profile.ThreadRef {
 func holds(m *lock.Monitor, t *thread.Thread) bool { return m.HeldBy(t.Address, t.OSID, t.ManagedID) }
 
 // owner names the holder of a monitor.
-func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
+func (r *Reader) owner(m *lock.Monitor) *snapshot.ThreadRef {
 	if m.ByManagedID {
 		return r.byManagedID(m.Owner)
 	}
@@ -76,7 +76,7 @@ func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
 
 // orphaned returns the owner of a lock, if the lock has only the runtime's name for the owner and
 // the owner has ended. Else the lock is just being taken.
-func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
+func (r *Reader) orphaned(m *lock.Monitor) (*snapshot.ThreadRef, error) {
 	at, id := m.Holder()
 	t := r.find(func() *thread.Thread {
 		if id != 0 {
@@ -91,7 +91,7 @@ func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
 }
 
 // threadOf names the thread of a managed Thread object; nil: unknown.
-func (r *Reader) threadOf(obj arch.Addr, class *object.Class) (*profile.ThreadRef, error) {
+func (r *Reader) threadOf(obj arch.Addr, class *object.Class) (*snapshot.ThreadRef, error) {
 	f := fieldsOf{r: r, obj: obj, class: class}
 	t, id := f.own(true)
 	if f.err != nil {

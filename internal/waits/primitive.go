@@ -3,7 +3,7 @@ package waits
 import (
 	"slices"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // The assemblies with primitives.
@@ -16,15 +16,15 @@ const (
 
 // primitive is a wait as the frames of a thread show it.
 type primitive struct {
-	kind  profile.WaitKind // "": none
-	first int              // the managed frame nearest to the leaf; -1: there is none
-	outer int              // the frame of the outermost primitive
-	guess bool             // the kind is the likelier one of two
+	kind  snapshot.WaitKind // "": none
+	first int               // the managed frame nearest to the leaf; -1: there is none
+	outer int               // the frame of the outermost primitive
+	guess bool              // the kind is the likelier one of two
 }
 
-// classify finds the outermost primitive (profile.PrimitiveOf).
-func classify(frames []profile.Frame) primitive {
-	p := profile.PrimitiveOf(frames)
-	first := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed })
+// classify finds the outermost primitive (snapshot.PrimitiveOf).
+func classify(frames []snapshot.Frame) primitive {
+	p := snapshot.PrimitiveOf(frames)
+	first := slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Kind == snapshot.Managed })
 	return primitive{p.Kind, first, p.Outer, p.Guess}
 }

@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Task.WaitAll puts the incomplete tasks into a list, and waits for an event that counts the tasks.
@@ -27,7 +27,7 @@ func (e *explanation) seeAll(inner arch.Addr, list []found) {
 		return f.class.Is(coreLib, countdownEvent) && e.refers(f, inner, false)
 	})
 	if ok {
-		e.p.kind, e.w.Kind = profile.TaskWaitAll, profile.TaskWaitAll
+		e.p.kind, e.w.Kind = snapshot.TaskWaitAll, snapshot.TaskWaitAll
 	}
 }
 
@@ -39,7 +39,7 @@ func (e *explanation) all(event arch.Addr, class *object.Class, list []found) er
 	}
 	left := int(int32(n))
 	e.w.Detail = tasksText(left, 0)
-	of, tasks := 0, []profile.Wait(nil)
+	of, tasks := 0, []snapshot.Wait(nil)
 	for i := range list {
 		if list[i].class.Display != "System.Collections.Generic.List<"+taskClass+">" || !e.r.isObject(list[i].obj) {
 			continue
@@ -54,14 +54,14 @@ func (e *explanation) all(event arch.Addr, class *object.Class, list []found) er
 		}
 	}
 	if tasks != nil && !e.r.unknown {
-		e.w.Detail, e.w.Tasks = tasksText(left, of), tasks[:min(len(tasks), profile.MaxTasks)]
+		e.w.Detail, e.w.Tasks = tasksText(left, of), tasks[:min(len(tasks), snapshot.MaxTasks)]
 	}
 	return nil
 }
 
 // counted returns the incomplete tasks of a list, and the number of all tasks in the list; false:
 // an incomplete task does not have the event as a continuation.
-func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []profile.Wait, ok bool) {
+func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []snapshot.Wait, ok bool) {
 	objects := e.r.Managed.Objects
 	n, err := objects.Uint32(f.obj, f.class, "_size")
 	if err != nil || n > maxAllTasks {
@@ -101,7 +101,7 @@ func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 		return err
 	}
 	if flags&blockingFlag != 0 {
-		e.p.kind, e.w.Kind = profile.TaskWaitAny, profile.TaskWaitAny
+		e.p.kind, e.w.Kind = snapshot.TaskWaitAny, snapshot.TaskWaitAny
 	}
 	at, err := objects.Pointer(promise, class, "_tasks")
 	if err != nil || at == 0 {
@@ -112,7 +112,7 @@ func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 		return err
 	}
 	e.w.Detail = tasksOf(len(refs))
-	if len(refs) > profile.MaxTasks {
+	if len(refs) > snapshot.MaxTasks {
 		return nil
 	}
 	for _, ref := range refs {
@@ -145,7 +145,7 @@ func (e *explanation) tasksIn(at arch.Addr) ([]arch.Addr, error) {
 }
 
 // oneTask describes one of several tasks, like the task of a Task.Wait.
-func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err error) {
+func (e *explanation) oneTask(obj arch.Addr) (w snapshot.Wait, complete bool, err error) {
 	class, err := e.r.Managed.Objects.Class(obj)
 	if err != nil {
 		return w, false, err
@@ -154,8 +154,8 @@ func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err
 	if err != nil {
 		return w, false, err
 	}
-	w = profile.Wait{
-		Kind: profile.TaskWait, Object: uint64(obj), Type: class.Display, Certain: true, Detail: taskState(flags),
+	w = snapshot.Wait{
+		Kind: snapshot.TaskWait, Object: uint64(obj), Type: class.Display, Certain: true, Detail: taskState(flags),
 		Method: e.r.asyncMethod(class),
 	}
 	return w, flags&taskCompleted != 0, nil

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A SpinLock is a struct of one number, in an object or, for a static field, in a box. The callers of Enter pass the
@@ -30,12 +30,12 @@ var spinning = []string{
 }
 
 // spinFrame returns the index of the outermost method of SpinLock of a thread that enters a SpinLock; -1: none.
-func spinFrame(frames []profile.Frame) int {
+func spinFrame(frames []snapshot.Frame) int {
 	outer := -1
 	for i, between := 0, 0; i < len(frames); i++ {
 		f := &frames[i]
 		switch {
-		case f.Kind != profile.Managed:
+		case f.Kind != snapshot.Managed:
 			if outer >= 0 {
 				return outer
 			}
@@ -63,14 +63,14 @@ func hasPrefix(s string, of []string) bool {
 
 // Spins explains the wait of a thread that enters a SpinLock, whether the thread has a CPU or not; nil: the thread does
 // not. registers are all registers of the thread, or those that are known.
-func (r *Reader) Spins(s *Subject, registers []uint64) *profile.Wait {
+func (r *Reader) Spins(s *Subject, registers []uint64) *snapshot.Wait {
 	outer := spinFrame(s.Frames)
 	if outer < 0 || s.Thread.Address == 0 || r.Managed == nil || r.Managed.Objects == nil || s.Stack == nil {
 		return nil
 	}
-	var w profile.Wait
+	var w snapshot.Wait
 	stands := r.steadily(func() error {
-		w = profile.Wait{Kind: profile.SpinLockEnter}
+		w = snapshot.Wait{Kind: snapshot.SpinLockEnter}
 		if !r.stillCalls(s, outer) {
 			return lock.ErrChanging
 		}
@@ -108,7 +108,7 @@ type spinPlace struct {
 }
 
 // spins finds the SpinLock that a thread enters, and the owner.
-func (r *Reader) spins(s *Subject, registers []uint64, outer int, w *profile.Wait) error {
+func (r *Reader) spins(s *Subject, registers []uint64, outer int, w *snapshot.Wait) error {
 	var place spinPlace
 	known := 0
 	objects := r.look(s.Stack, arch.Addr(s.Frames[0].SP), frameAt(s, outer+1+ownFrames))

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestMovedReferences: when the collector changes the stack of a thread that has not run, the
@@ -22,12 +22,12 @@ func TestMovedReferences(t *testing.T) {
 	}
 	still := true
 	s := &Subject{
-		Frames: []profile.Frame{{SP: uint64(base + 8)}, {SP: uint64(base + 32)}, {SP: uint64(base + 48)}},
+		Frames: []snapshot.Frame{{SP: uint64(base + 8)}, {SP: uint64(base + 32)}, {SP: uint64(base + 48)}},
 		Stack:  &target.Stack{Region: target.Region{Base: base, Data: data}},
 		Still:  func() bool { return still },
 	}
 	captured := s.Stack
-	r, p := &Reader{Live: mem}, primitive{kind: profile.LockEnter}
+	r, p := &Reader{Live: mem}, primitive{kind: snapshot.LockEnter}
 	if !r.same(s, p) {
 		t.Error("nothing has changed")
 	}

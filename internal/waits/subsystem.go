@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed
@@ -183,7 +183,7 @@ func (r *Reader) Over(t *thread.Thread) bool {
 
 // Kind returns the kind of a thread's wait in the wait subsystem; "": no wait, or unknown. The kind
 // is right only if the thread has not run meanwhile.
-func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {
+func (r *Reader) Kind(t *thread.Thread) snapshot.WaitKind {
 	if r.Managed.Locks.Managed() {
 		r.begin()
 	}
@@ -192,20 +192,20 @@ func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {
 	case err != nil || !s.waits:
 		return ""
 	case n == 0:
-		return profile.ThreadSleep
+		return snapshot.ThreadSleep
 	case n > 1 && s.All:
-		return profile.HandleAll
+		return snapshot.HandleAll
 	case n > 1:
-		return profile.HandleAny
+		return snapshot.HandleAny
 	}
 	obj, err := r.joined(&s.Objects[0])
 	switch {
 	case err != nil || r.unknown || r.Live != nil && !r.unmoved():
 		return ""
 	case obj != 0:
-		return profile.ThreadJoin
+		return snapshot.ThreadJoin
 	}
-	return profile.HandleOne
+	return snapshot.HandleOne
 }
 
 func orChanging(err error) error {

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // subsystemProgram is a program of .NET 11 with a thread that has a record of its wait. The layout
@@ -114,16 +114,16 @@ func (p *subsystemProgram) waited(kind uint64, waiters int, owner arch.Addr) arc
 }
 
 // wait explains the wait of a thread whose frames show no wait.
-func (p *subsystemProgram) wait() *profile.Wait {
+func (p *subsystemProgram) wait() *snapshot.Wait {
 	const base = arch.Addr(0x7000_0000_0000)
 	data := make([]byte, 0x400)
 	for i := range arch.Addr(len(data) / 8) {
 		p.Words[base+8*i] = 0
 	}
 	return (&Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}).Wait(&Subject{
-		Frames: []profile.Frame{
-			{Kind: profile.Native, SP: uint64(base)},
-			{Kind: profile.Managed, Module: "Shop", Method: "Shop.Orders.Work", SP: uint64(base) + 0x100},
+		Frames: []snapshot.Frame{
+			{Kind: snapshot.Native, SP: uint64(base)},
+			{Kind: snapshot.Managed, Module: "Shop", Method: "Shop.Orders.Work", SP: uint64(base) + 0x100},
 		},
 		Stack: &target.Stack{Region: target.Region{Base: base, Data: data}}, Blocked: true, Thread: p.self,
 	})
@@ -135,27 +135,27 @@ func TestSubsystem(t *testing.T) {
 	owner, _ := p.managed(&p.owner)
 	semaphore, mutex, free := p.waited(2, 3, 0), p.waited(3, 1, owner), p.waited(3, 1, 0)
 	p.waitsFor(semaphore)
-	if w := p.wait(); w == nil || w.Kind != profile.HandleOne || w.Type != "System.Threading.Semaphore" ||
+	if w := p.wait(); w == nil || w.Kind != snapshot.HandleOne || w.Type != "System.Threading.Semaphore" ||
 		w.Waiters != 3 || !w.Certain || w.Lock != uint64(semaphore) {
 		t.Errorf("a semaphore: %+v", w)
 	}
 	p.waitsFor(mutex)
-	if w := p.wait(); w == nil || w.Kind != profile.HandleOne || w.Type != mutexClass || w.Owner == nil ||
+	if w := p.wait(); w == nil || w.Kind != snapshot.HandleOne || w.Type != mutexClass || w.Owner == nil ||
 		w.Owner.OSThreadID != 4242 || w.Recursion != 2 || !w.Certain {
 		t.Errorf("a mutex: %+v", w)
 	}
 	p.waitsFor(semaphore, free)
-	if w := p.wait(); w == nil || w.Kind != profile.HandleAny || w.Detail != "2 handles" || !w.Certain {
+	if w := p.wait(); w == nil || w.Kind != snapshot.HandleAny || w.Detail != "2 handles" || !w.Certain {
 		t.Errorf("any: %+v", w)
 	}
 	p.waitsFor(free, mutex)
 	p.state(1, true)
-	if w := p.wait(); w == nil || w.Kind != profile.HandleAll || w.Owner == nil || w.Owner.OSThreadID != 4242 {
+	if w := p.wait(); w == nil || w.Kind != snapshot.HandleAll || w.Owner == nil || w.Owner.OSThreadID != 4242 {
 		t.Errorf("all: %+v", w)
 	}
 	p.waitsFor()
 	p.state(1, false)
-	if w := p.wait(); w == nil || w.Kind != profile.ThreadSleep || !w.Certain {
+	if w := p.wait(); w == nil || w.Kind != snapshot.ThreadSleep || !w.Certain {
 		t.Errorf("sleep: %+v", w)
 	}
 	p.waitsFor(semaphore)
@@ -236,7 +236,7 @@ func TestNamedOwned(t *testing.T) {
 		p.Set(chain, p.chain, "_head", uint64(at))
 		last = cmp.Or(last, at)
 	}
-	list, err := r.withNamed([]profile.Wait{{Lock: 0x7000}}, &p.self) // 0x7000 is on the stack
+	list, err := r.withNamed([]snapshot.Wait{{Lock: 0x7000}}, &p.self) // 0x7000 is on the stack
 	if err != nil || len(list) != 2 || list[1].Lock != 0x7001 || list[1].Recursion != 2 || list[1].Detail != Named {
 		t.Errorf("%+v, %v", list, err)
 	}

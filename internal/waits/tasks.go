@@ -6,7 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Run is a task that cannot complete before a thread goes on: the thread runs the task, or another
@@ -49,8 +49,8 @@ func (r *Reader) suspendedIn(obj arch.Addr, class *object.Class) (suspended, kno
 }
 
 // runner reports whether a frame belongs to a method that runs a task.
-func runner(f *profile.Frame) (async, ok bool) {
-	if f.Kind != profile.Managed || f.Module != coreLib {
+func runner(f *snapshot.Frame) (async, ok bool) {
+	if f.Kind != snapshot.Managed || f.Module != coreLib {
 		return false, false
 	}
 	for _, r := range runners {

@@ -34,13 +34,13 @@ import (
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Subject is a captured thread.
 type Subject struct {
-	Frames []profile.Frame // leaf first
-	Stack  *target.Stack   // with lock.Store.BlockingRange
+	Frames []snapshot.Frame // leaf first
+	Stack  *target.Stack    // with lock.Store.BlockingRange
 	Thread thread.Thread
 	// Blocked: the thread was blocked when the stack was copied.
 	Blocked bool
@@ -81,7 +81,7 @@ type Reader struct {
 const maxTries = 6
 
 // Wait explains the wait of a thread; nil: unknown, or the thread runs.
-func (r *Reader) Wait(s *Subject) *profile.Wait {
+func (r *Reader) Wait(s *Subject) *snapshot.Wait {
 	if s.Thread.Address == 0 || r.Managed == nil || r.Managed.Locks == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 }
 
 // Doubt makes a wait uncertain: everything that changes is left out.
-func Doubt(w *profile.Wait) {
+func Doubt(w *snapshot.Wait) {
 	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
 	w.Of = ""
 	w.Readers, w.Behind, w.Tasks = nil, nil, nil
@@ -285,7 +285,7 @@ type explanation struct {
 	blocked  bool
 	fields   []found    // objects in fields of the callers: see inFields
 	waiting  *subsystem // nil: not read yet
-	w        profile.Wait
+	w        snapshot.Wait
 	later    bool // only objects read after the stack tell of the wait
 }
 
@@ -311,15 +311,15 @@ func (e *explanation) run() error {
 	switch e.p.kind {
 	case "":
 		return e.unseenJoin()
-	case profile.LockEnter:
+	case snapshot.LockEnter:
 		return e.lock()
-	case profile.ReadLock, profile.UpgradeableLock, profile.WriteLock:
+	case snapshot.ReadLock, snapshot.UpgradeableLock, snapshot.WriteLock:
 		return e.readerWriter()
-	case profile.ThreadJoin:
+	case snapshot.ThreadJoin:
 		return e.join()
-	case profile.HandleOne:
+	case snapshot.HandleOne:
 		return e.handle()
-	case profile.HandleAny, profile.HandleAll:
+	case snapshot.HandleAny, snapshot.HandleAll:
 		return e.handles()
 	}
 	return nil
@@ -328,7 +328,7 @@ func (e *explanation) run() error {
 // timeout turns a timeout in ms into a duration.
 func timeout(ms int32) time.Duration {
 	if ms < 0 {
-		return profile.Forever
+		return snapshot.Forever
 	}
 	return time.Duration(ms) * time.Millisecond
 }
@@ -342,25 +342,25 @@ type monitorWait struct {
 
 // monitor explains the wait of a thread blocked on a monitor.
 func (e *explanation) monitor(b *monitorWait) error {
-	if e.p.kind != profile.BarrierWait { // a Barrier waits again and again
+	if e.p.kind != snapshot.BarrierWait { // a Barrier waits again and again
 		e.w.Timeout = b.timeout
 	}
-	if e.p.kind.OfTasks() && e.w.Timeout == profile.Forever && e.cancellable() {
+	if e.p.kind.OfTasks() && e.w.Timeout == snapshot.Forever && e.cancellable() {
 		e.w.Timeout = 0 // the wait ends when the token is cancelled
 	}
 	if b.enters {
-		e.w.Kind = profile.MonitorEnter
-	} else if e.w.Kind == "" || e.w.Kind == profile.MonitorEnter {
-		e.w.Kind = profile.MonitorWait
+		e.w.Kind = snapshot.MonitorEnter
+	} else if e.w.Kind == "" || e.w.Kind == snapshot.MonitorEnter {
+		e.w.Kind = snapshot.MonitorWait
 	}
-	if !b.enters && e.w.Kind == profile.WaitIO {
+	if !b.enters && e.w.Kind == snapshot.WaitIO {
 		return e.socket()
 	}
 	m, err := b.read()
 	if err != nil {
 		return err
 	}
-	if !b.enters && e.w.Kind != profile.MonitorWait {
+	if !b.enters && e.w.Kind != snapshot.MonitorWait {
 		return e.made(m)
 	}
 	if m.Object != 0 {

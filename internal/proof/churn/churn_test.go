@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestChurn holds clrsnap's claims about locks against the program's own journal.
@@ -78,7 +78,7 @@ func testChurn(t *testing.T, runtime string) {
 // snapshot for each thread.
 func (c *trial) round(n int) {
 	ctx := context.Background()
-	whole := []func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
+	whole := []func(context.Context, clrsnap.Filter) (*snapshot.Snapshot, error){
 		c.p.SnapshotAtOnce, c.p.SnapshotAll, c.p.SnapshotWaits,
 	}
 	if n %= len(whole) + 2; n < len(whole) {
@@ -112,7 +112,7 @@ func (c *trial) round(n int) {
 }
 
 // take notes the claims of a snapshot.
-func (c *trial) take(snap *profile.Snapshot, when span, once bool) {
+func (c *trial) take(snap *snapshot.Snapshot, when span, once bool) {
 	g := group{once: once}
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
@@ -139,7 +139,7 @@ func (c *trial) take(snap *profile.Snapshot, when span, once bool) {
 	c.after = append(c.after, g)
 }
 
-func (c *trial) waits(w *profile.Wait, once bool) {
+func (c *trial) waits(w *snapshot.Wait, once bool) {
 	n := &c.n
 	if !w.Certain {
 		n.uncertain++
@@ -147,7 +147,7 @@ func (c *trial) waits(w *profile.Wait, once bool) {
 	}
 	n.certain++
 	switch {
-	case w.Kind == profile.ThreadJoin:
+	case w.Kind == snapshot.ThreadJoin:
 		n.joins++
 	case w.Object == 0:
 		n.without++

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // claim is a certain statement of clrsnap about one thread: the thread waits for a lock, or
@@ -14,7 +14,7 @@ import (
 type claim struct {
 	thread int
 	holds  bool
-	w      profile.Wait
+	w      snapshot.Wait
 	when   span
 }
 
@@ -27,14 +27,14 @@ func (c *claim) String() string {
 }
 
 // slots are the places of locks of each kind in Gates.All. A monitor's class says its slot.
-var slots = map[profile.WaitKind][]int{profile.WriteLock: {6, 7}, profile.LockEnter: {8, 9}}
+var slots = map[snapshot.WaitKind][]int{snapshot.WriteLock: {6, 7}, snapshot.LockEnter: {8, 9}}
 
 // fits reports whether a claim can be about a gate.
 func (c *claim) fits(gate int) bool {
 	switch c.w.Kind {
-	case profile.ThreadJoin:
+	case snapshot.ThreadJoin:
 		return gate&joinGate != 0
-	case profile.MonitorEnter:
+	case snapshot.MonitorEnter:
 		n, ok := strings.CutPrefix(c.w.Type, "Churn.Key<Churn.S")
 		slot, err := strconv.Atoi(strings.TrimSuffix(n, ">"))
 		return ok && err == nil && gate&joinGate == 0 && gate&0xff == slot
@@ -43,11 +43,11 @@ func (c *claim) fits(gate int) bool {
 }
 
 // judged reports whether the journal knows the lock of a claim.
-func judged(w *profile.Wait) bool {
+func judged(w *snapshot.Wait) bool {
 	switch w.Kind {
-	case profile.MonitorEnter:
+	case snapshot.MonitorEnter:
 		return strings.HasPrefix(w.Type, "Churn.Key<")
-	case profile.LockEnter, profile.WriteLock, profile.ThreadJoin:
+	case snapshot.LockEnter, snapshot.WriteLock, snapshot.ThreadJoin:
 		return true
 	}
 	return false
@@ -81,7 +81,7 @@ func (j *journal) waited(s *stay, c *claim) (times, string) {
 		return nil, "it does not wait"
 	}
 	switch {
-	case c.w.Kind == profile.ThreadJoin:
+	case c.w.Kind == snapshot.ThreadJoin:
 		id := s.gate &^ joinGate
 		switch {
 		case c.w.Owner == nil:

@@ -10,7 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // BenchmarkVerb measures commands from exec to their last byte, on programs with much to find for each verb. The floor
@@ -81,7 +81,7 @@ func BenchmarkAsync(b *testing.B) {
 		took, awaiting := time.Since(start), 0
 		for i := range s.Threads {
 			for k := range s.Threads[i].Frames {
-				if s.Threads[i].Frames[k].Kind == profile.Async {
+				if s.Threads[i].Frames[k].Kind == snapshot.Async {
 					awaiting++
 				}
 			}

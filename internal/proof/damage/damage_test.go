@@ -18,7 +18,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 var seed = flag.Int64("seed", -1, "try one damage on each dump, which another run has reported as seed `n`")
@@ -113,7 +113,7 @@ func newDamage(t *testing.T, path string) *damage {
 	return d
 }
 
-func readCore(path string) (*profile.Snapshot, error) {
+func readCore(path string) (*snapshot.Snapshot, error) {
 	p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func readCore(path string) (*profile.Snapshot, error) {
 	return p.SnapshotAll(context.Background(), nil)
 }
 
-func incompleteThreads(snap *profile.Snapshot) (n int) {
+func incompleteThreads(snap *snapshot.Snapshot) (n int) {
 	for i := range snap.Threads {
 		if !snap.Threads[i].Complete {
 			n++
@@ -139,7 +139,7 @@ func allocated() uint64 {
 }
 
 // locate finds the places of the important parts in the file.
-func (d *damage) locate(t *testing.T, snap *profile.Snapshot) {
+func (d *damage) locate(t *testing.T, snap *snapshot.Snapshot) {
 	t.Helper()
 	f, err := elf.NewFile(d.file)
 	if err != nil {
@@ -191,7 +191,7 @@ func (d *damage) try(t *testing.T, seed uint64) {
 	what, repair := d.spoil(t, rnd)
 	defer repair()
 	type outcome struct {
-		snap  *profile.Snapshot
+		snap  *snapshot.Snapshot
 		err   error
 		bytes uint64
 		took  time.Duration

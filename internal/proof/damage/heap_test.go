@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestDamagedHeap damages objects in a core dump, and arbitrary bytes in the dump's memory. The heap reader counts
@@ -68,7 +68,7 @@ var heapQuestions = []clrsnap.HeapOptions{
 	{}, {MaxStrings: 100, Type: regexp.MustCompile(`\[`)}, {Retained: true}, {Roots: regexp.MustCompile(`Customer`)},
 }
 
-func readHeap(path string, o clrsnap.HeapOptions) (*profile.Heap, error) {
+func readHeap(path string, o clrsnap.HeapOptions) (*snapshot.Heap, error) {
 	p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestDamagedRequests damages, in a core dump of a web server, the objects of its requests and the memory around
@@ -77,7 +77,7 @@ func hang(t *testing.T, a *testenv.App) {
 	}
 }
 
-func readRequests(path string) (*profile.Requests, error) {
+func readRequests(path string) (*snapshot.Requests, error) {
 	p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func readRequests(path string) (*profile.Requests, error) {
 	return p.Requests(context.Background(), clrsnap.RequestsOptions{})
 }
 
-func requestCount(r *profile.Requests) (n int) {
+func requestCount(r *snapshot.Requests) (n int) {
 	if r == nil {
 		return -1
 	}
@@ -97,7 +97,7 @@ func requestCount(r *profile.Requests) (n int) {
 }
 
 // gist is a short description of requests.
-func gist(r *profile.Requests) string {
+func gist(r *snapshot.Requests) string {
 	s := fmt.Sprintln(requestCount(r), r.Unproven, r.ConsistentShare)
 	for i := range r.Requests {
 		g := &r.Requests[i]
@@ -107,7 +107,7 @@ func gist(r *profile.Requests) string {
 }
 
 // onlyRequests restricts the damage to the objects of requests: a request's objects are allocated together.
-func (d *damage) onlyRequests(t *testing.T, r *profile.Requests) {
+func (d *damage) onlyRequests(t *testing.T, r *snapshot.Requests) {
 	t.Helper()
 	const around = 64 << 10
 	f, err := elf.NewFile(d.file)

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestDamagedTasks damages the objects that lead to async methods, in a core dump: boxes, tasks, lists of
@@ -55,7 +55,7 @@ func TestDamagedTasks(t *testing.T) {
 	}
 }
 
-func readTasks(path string) (*profile.Tasks, error) {
+func readTasks(path string) (*snapshot.Tasks, error) {
 	p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func readTasks(path string) (*profile.Tasks, error) {
 	return p.Tasks(context.Background(), clrsnap.TasksOptions{})
 }
 
-func chainCount(t *profile.Tasks) (n int) {
+func chainCount(t *snapshot.Tasks) (n int) {
 	if t == nil {
 		return -1
 	}
@@ -76,7 +76,7 @@ func chainCount(t *profile.Tasks) (n int) {
 
 // onlyObjects restricts the damage to the surroundings of awaited objects: the waiting methods were allocated
 // together with their awaited objects.
-func (d *damage) onlyObjects(t *testing.T, tasks *profile.Tasks) {
+func (d *damage) onlyObjects(t *testing.T, tasks *snapshot.Tasks) {
 	t.Helper()
 	const around = 4 << 10
 	f, err := elf.NewFile(d.file)

@@ -12,11 +12,11 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // take reads the heap, within a time after which a read counts as hung.
-func take(t *testing.T, p *clrsnap.Process, o clrsnap.HeapOptions) *profile.Heap {
+func take(t *testing.T, p *clrsnap.Process, o clrsnap.HeapOptions) *snapshot.Heap {
 	t.Helper()
 	const hung = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), hung)
@@ -32,8 +32,8 @@ func take(t *testing.T, p *clrsnap.Process, o clrsnap.HeapOptions) *profile.Heap
 }
 
 // amounts are the objects of each type. A type without objects has no entry.
-func amounts(h *profile.Heap) map[string]profile.HeapAmount {
-	out := map[string]profile.HeapAmount{}
+func amounts(h *snapshot.Heap) map[string]snapshot.HeapAmount {
+	out := map[string]snapshot.HeapAmount{}
 	for i := range h.Types {
 		a := out[h.Types[i].Name]
 		a.Add(h.Types[i].HeapAmount)
@@ -43,12 +43,12 @@ func amounts(h *profile.Heap) map[string]profile.HeapAmount {
 }
 
 // truth is the program's own count, for the types whose objects the program knows completely.
-func truth(t *testing.T, a *testenv.App) map[string]profile.HeapAmount {
+func truth(t *testing.T, a *testenv.App) map[string]snapshot.HeapAmount {
 	t.Helper()
-	out := map[string]profile.HeapAmount{}
+	out := map[string]snapshot.HeapAmount{}
 	for _, line := range a.Ask("truth") {
 		f := strings.Split(line, "\t")
-		out[f[0]] = profile.HeapAmount{Count: number(t, f[1]), Bytes: number(t, f[2])}
+		out[f[0]] = snapshot.HeapAmount{Count: number(t, f[1]), Bytes: number(t, f[2])}
 	}
 	if len(out) < 12 {
 		t.Fatalf("the program knows %d types", len(out))
@@ -66,7 +66,7 @@ func number(t *testing.T, s string) uint64 {
 }
 
 // wrongTypes are the types without objects in the program.
-func wrongTypes(h *profile.Heap) (wrong []string) {
+func wrongTypes(h *snapshot.Heap) (wrong []string) {
 	for i := range h.Types {
 		if n := h.Types[i].Name; n == "Shop.Never" || strings.HasPrefix(n, "[") {
 			wrong = append(wrong, n)
@@ -76,7 +76,7 @@ func wrongTypes(h *profile.Heap) (wrong []string) {
 }
 
 // differing are the types with other amounts than the program's own.
-func differing(h *profile.Heap, want map[string]profile.HeapAmount) (names []string) {
+func differing(h *snapshot.Heap, want map[string]snapshot.HeapAmount) (names []string) {
 	got := amounts(h)
 	for name, w := range want {
 		if got[name] != w {

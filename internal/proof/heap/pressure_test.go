@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestPressure reads heaps that change as fast as possible: by allocation at full speed, by endless collections of
@@ -33,7 +33,7 @@ func testPressure(t *testing.T, env []string, server bool) {
 	p := livetest.Open(t, a, clrsnap.Options{})
 	a.Ask("collect")
 	pr := &pressure{t: t, p: p, want: truth(t, a)}
-	pr.want["Shop.Filler"] = profile.HeapAmount{Count: 300_000, Bytes: 300_000 * 40}
+	pr.want["Shop.Filler"] = snapshot.HeapAmount{Count: 300_000, Bytes: 300_000 * 40}
 	for _, kind := range [][2]string{{"churn 2", "rest"}, {"storm 3", "calm"}, {"grow 100", "calm"}} {
 		a.Ask(kind[0])
 		pr.under(kind[0])
@@ -49,7 +49,7 @@ func testPressure(t *testing.T, env []string, server bool) {
 type pressure struct {
 	t    *testing.T
 	p    *clrsnap.Process
-	want map[string]profile.HeapAmount
+	want map[string]snapshot.HeapAmount
 }
 
 // under looks many times, every second time with a stop.
@@ -104,7 +104,7 @@ func (pr *pressure) under(what string) {
 // unlike compares the grains of a growing heap with their seals: a seal for each thousand grains. The relation holds
 // only at one moment: during a read, the collector can put a new seal into free space, and the read meets the seal
 // there.
-func unlike(h *profile.Heap) (names []string) {
+func unlike(h *snapshot.Heap) (names []string) {
 	all := amounts(h)
 	grains, seals := all["Shop.Grain"].Count, all["Shop.Seal[]"].Count
 	if d := int64(grains) - 1000*int64(seals); d < -int64(unfinished(h)) || d > 1000 {
@@ -113,7 +113,7 @@ func unlike(h *profile.Heap) (names []string) {
 	return names
 }
 
-func unfinished(h *profile.Heap) int {
+func unfinished(h *snapshot.Heap) int {
 	if h.Stop == nil {
 		return 0
 	}

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // BenchmarkShare measures the share of a heap that can be proved to be consistent, in percent, of all and of each
@@ -40,7 +40,7 @@ func benchmarkShare(b *testing.B, env []string, pressure string) {
 	a.Ask(pressure)
 	time.Sleep(200 * time.Millisecond)
 	var all float64
-	var size, consistent [profile.Generations]uint64
+	var size, consistent [snapshot.Generations]uint64
 	used := live.OwnCPU()
 	for b.Loop() {
 		h, err := p.Heap(b.Context(), clrsnap.HeapOptions{})
@@ -58,7 +58,7 @@ func benchmarkShare(b *testing.B, env []string, pressure string) {
 	b.ReportMetric(100*all/n, "%")
 	for g := range size {
 		if size[g] > 0 {
-			b.ReportMetric(100*float64(consistent[g])/float64(size[g]), fmt.Sprintf("%%%v", profile.Generation(g)))
+			b.ReportMetric(100*float64(consistent[g])/float64(size[g]), fmt.Sprintf("%%%v", snapshot.Generation(g)))
 		}
 	}
 	b.ReportMetric(float64(live.OwnCPU()-used)/n/1e6, "ms-CPU/op")

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
+	"clrsnap/snapshot"
 )
 
 // TestTotals: on an idle heap that grows step by step, up to 4 GB in the full form, all objects together are within 1 %
@@ -34,7 +34,7 @@ func TestTotals(t *testing.T) {
 		now = megabytes
 		for _, stop := range []bool{false, true} {
 			h := take(t, p, clrsnap.HeapOptions{Stop: stop, MaxPause: time.Minute})
-			frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
+			frozen := h.Generation(snapshot.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
 			mine := h.Objects().Bytes - frozen
 			off := math.Abs(float64(mine)-float64(total)) / float64(total)
 			t.Logf("%d MB, stop %v: %d bytes, %.3f %% off, read in %v; %+v", megabytes, stop, mine, 100*off,
@@ -42,7 +42,7 @@ func TestTotals(t *testing.T) {
 			if off > 0.01 {
 				t.Errorf("%d MB, stop %v: %d bytes, and the collector says %d", megabytes, stop, mine, total)
 			}
-			fillers := profile.HeapAmount{Count: uint64(megabytes) * 10_000, Bytes: uint64(megabytes) * 10_000 * 40}
+			fillers := snapshot.HeapAmount{Count: uint64(megabytes) * 10_000, Bytes: uint64(megabytes) * 10_000 * 40}
 			if got := amounts(h)["Shop.Filler"]; got != fillers {
 				t.Errorf("%d MB, stop %v: %+v fillers, not %+v", megabytes, stop, got, fillers)
 			}

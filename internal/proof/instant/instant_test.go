@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestAtOnceIsOneInstant holds stacks of the same instant against the states possible at
@@ -76,7 +76,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 // ringState names the members of a ring that have the token, and reports whether the state
 // is possible at an instant: a single member or two neighbours are in Carry, and at most a
 // single carrying member is in Own.
-func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
+func ringState(s *snapshot.Snapshot, ring int) (state string, ok bool) {
 	const members = 4
 	var carry [members]bool
 	carrying, owning := 0, 0
@@ -86,7 +86,7 @@ func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
 			continue
 		}
 		in := func(method string) bool {
-			is := func(f profile.Frame) bool { return f.Method == "Crowd.Ring."+method }
+			is := func(f snapshot.Frame) bool { return f.Method == "Crowd.Ring."+method }
 			return slices.ContainsFunc(s.Threads[i].Frames, is)
 		}
 		if in("Carry") {

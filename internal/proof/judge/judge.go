@@ -18,11 +18,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
+	"clrsnap/snapshot"
 )
 
 // A Judge compares frames with a jitdump as both come in, and keeps only figures.
@@ -50,7 +51,7 @@ type Judge struct {
 
 // A sighting is a walk at some time from begin to end.
 type sighting struct {
-	th         *profile.Thread
+	th         *snapshot.Thread
 	begin, end uint64
 }
 
@@ -99,7 +100,7 @@ func Now() uint64 {
 
 // Saw takes a walk. The times must enclose the walk's moment as tightly as
 // possible: the narrower, the stricter.
-func (j *Judge) Saw(th *profile.Thread, begin, end uint64) {
+func (j *Judge) Saw(th *snapshot.Thread, begin, end uint64) {
 	j.waiting = append(j.waiting, sighting{th, begin, end})
 }
 
@@ -118,7 +119,7 @@ func (j *Judge) Settle() error {
 	for _, s := range j.waiting {
 		for i := range s.th.Frames {
 			switch f := &s.th.Frames[i]; {
-			case f.Kind != profile.Managed:
+			case f.Kind != snapshot.Managed:
 			case f.Method == "" && (!s.th.Complete || recordedWithout(f)):
 				j.unnamed++
 			default:
@@ -135,7 +136,7 @@ func (j *Judge) Settle() error {
 }
 
 // recordedWithout reports whether a recording says that the frame has no name.
-func recordedWithout(f *profile.Frame) bool {
+func recordedWithout(f *snapshot.Frame) bool {
 	return f.Display == profile.UnknownCode || f.Display == profile.UnloadedCode
 }
 
@@ -195,16 +196,16 @@ func (j *Judge) frame(s sighting, i int, last bool) {
 // of time: the stub calls native code, or on its return the collector. The runtime
 // takes the stub into use without a record (MethodDesc::DoPrestub in
 // src/coreclr/vm/prestub.cpp; only PrepareILBasedCode writes a record).
-func pinvokeStub(frames []profile.Frame, i int) bool {
+func pinvokeStub(frames []snapshot.Frame, i int) bool {
 	if frames[i].Tier != "ReadyToRun" {
 		return false
 	}
-	return i == 0 || frames[i-1].Kind == profile.Native ||
+	return i == 0 || frames[i-1].Kind == snapshot.Native ||
 		strings.HasPrefix(frames[i-1].Method, "System.Threading.Thread.<PollGC>")
 }
 
 // details compares the record's other facts: start, assembly and tier.
-func (j *Judge) details(th *profile.Thread, f *profile.Frame, c *code) {
+func (j *Judge) details(th *snapshot.Thread, f *snapshot.Frame, c *code) {
 	if start := f.IP - f.Offset; start != c.Start {
 		j.fault("wrong start of "+c.name.family, th, f, c)
 	}
@@ -219,7 +220,7 @@ func (j *Judge) details(th *profile.Thread, f *profile.Frame, c *code) {
 
 // knownTier accepts tiers missing in .NET 10's data descriptor; for the tests' own
 // code only with listed methods.
-func (j *Judge) knownTier(f *profile.Frame, c *code) bool {
+func (j *Judge) knownTier(f *snapshot.Frame, c *code) bool {
 	list := map[string]map[string]bool{
 		"tier-0 Optimized": switched, "optimized MinOptJitted": unoptimized,
 	}[f.Tier+" "+c.name.tier]
@@ -231,7 +232,7 @@ func (j *Judge) knownTier(f *profile.Frame, c *code) bool {
 }
 
 // fault notes a wrong frame. Beyond the first kinds only the number is kept.
-func (j *Judge) fault(what string, th *profile.Thread, f *profile.Frame, c *code) {
+func (j *Judge) fault(what string, th *snapshot.Thread, f *snapshot.Frame, c *code) {
 	if j.faults[what] == nil && len(j.faults) >= maxFaults {
 		what = "further faults"
 	}

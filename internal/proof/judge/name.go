@@ -43,7 +43,7 @@ var unoptimized = map[string]bool{"Scenarios.Gen…..cctor": true}
 // writes them as in IL; so are the type's arguments; the type dynamicClass
 // stands for no type; nested types have a plus, as in our names.
 type perfName struct {
-	method   string // as profile.Frame.Method
+	method   string // as snapshot.Frame.Method
 	assembly string
 	tier     string
 	dynamic  bool

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // A mode is a way to compile the program's methods.
@@ -148,7 +148,7 @@ func newComparison(t *testing.T, a *testenv.App, runtime string, m mode) *compar
 }
 
 // thread compares a thread's frames, in their order.
-func (c *comparison) thread(th *profile.Thread) {
+func (c *comparison) thread(th *snapshot.Thread) {
 	want, ok := c.stacks[th.OSThreadID]
 	if !ok {
 		return
@@ -159,7 +159,7 @@ func (c *comparison) thread(th *profile.Thread) {
 		if i == 0 {
 			continue // Here.Stop itself has moved on
 		}
-		n := slices.IndexFunc(th.Frames[at:], func(f profile.Frame) bool { return same(&f, &w) })
+		n := slices.IndexFunc(th.Frames[at:], func(f snapshot.Frame) bool { return same(&f, &w) })
 		if n < 0 {
 			if w.Kind != testenv.PInvoke && w.Kind != testenv.Dynamic {
 				c.t.Errorf("%s: no frame %s+%#x in\n%s", want.Scenario, w.Method, w.NativeOffset,
@@ -169,7 +169,7 @@ func (c *comparison) thread(th *profile.Thread) {
 		}
 		for _, f := range th.Frames[at : at+n] {
 			// StackTrace has no frames for inlined callees and native functions.
-			if f.Line != nil && at > 0 && f.Kind == profile.Managed && !f.Inlined {
+			if f.Line != nil && at > 0 && f.Kind == snapshot.Managed && !f.Inlined {
 				c.t.Errorf("%s: %s has line %s:%d, but StackTrace has no such frame", want.Scenario, f.Method,
 					f.Line.File, f.Line.Line)
 			}
@@ -182,19 +182,19 @@ func (c *comparison) thread(th *profile.Thread) {
 
 // same reports whether both are the same frame. Frames of the framework are only passed: a framework frame
 // that has called native code may have moved on.
-func same(f *profile.Frame, w *testenv.Frame) bool {
-	return f.Kind == profile.Managed && !f.Inlined && f.Method == w.Exact() &&
+func same(f *snapshot.Frame, w *testenv.Frame) bool {
+	return f.Kind == snapshot.Managed && !f.Inlined && f.Method == w.Exact() &&
 		(f.Offset == uint64(w.NativeOffset) || w.Assembly != "lines" || inNative(f, w))
 }
 
 // inNative reports whether a frame has called native code, which calls back, where StackTrace has another place
 // for the frame. In a ReadyToRun image StackTrace has the place before the call.
-func inNative(f *profile.Frame, w *testenv.Frame) bool {
+func inNative(f *snapshot.Frame, w *testenv.Frame) bool {
 	return f.Tier == "ReadyToRun" && strings.HasPrefix(w.Method, "Lines.Outside.UnmanagedCallersOnly")
 }
 
 // frame compares a frame with StackTrace's frame, frame i of want.
-func (c *comparison) frame(want testenv.Stack, i int, got *profile.Frame) {
+func (c *comparison) frame(want testenv.Stack, i int, got *snapshot.Frame) {
 	w := want.Frames[i]
 	c.frames++
 	if w.Assembly != "lines" {

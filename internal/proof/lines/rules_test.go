@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // place is a line of a source file.
@@ -23,7 +23,7 @@ type observed struct {
 	want testenv.Stack
 	i    int // of w in want
 	w    testenv.Frame
-	got  *profile.Frame
+	got  *snapshot.Frame
 
 	ours, theirs place // theirs is StackTrace's
 	leaf         place // where Stop was called, according to the compiler

@@ -17,7 +17,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 var soakTime = flag.Duration("soak", layer.Size(5*time.Second, 10*time.Minute),
@@ -72,9 +72,9 @@ type soak struct {
 // few reports whether too little was seen for a verdict.
 func (s *soak) few() bool { return s.lines < 2000 || len(s.methods) < 100 }
 
-func (s *soak) frame(t *testing.T, f *profile.Frame) {
+func (s *soak) frame(t *testing.T, f *snapshot.Frame) {
 	t.Helper()
-	if f.Kind != profile.Managed {
+	if f.Kind != snapshot.Managed {
 		return
 	}
 	if f.Module == "scenarios" {

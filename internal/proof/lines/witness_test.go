@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestWitness compares the lines with ClrMD's lines of the same process, frame by frame. Where the two differ,
@@ -132,14 +132,14 @@ type witnessed struct {
 	frames, same int
 }
 
-func (w *witnessed) thread(th *profile.Thread) {
+func (w *witnessed) thread(th *snapshot.Thread) {
 	want, ok := w.c.stacks[th.OSThreadID]
 	if !ok {
 		return
 	}
 	for i := range th.Frames {
 		f := &th.Frames[i]
-		if f.Kind != profile.Managed || f.Inlined || f.Module != "lines" {
+		if f.Kind != snapshot.Managed || f.Inlined || f.Module != "lines" {
 			continue
 		}
 		they, ok := w.theirs[frameIP{th.OSThreadID, fmt.Sprintf("%#x", f.IP)}]

@@ -17,6 +17,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 var churnTime = flag.Duration("churn", layer.Size(12*time.Second, time.Hour), "how `long` TestLiving records in all")
@@ -91,7 +92,7 @@ type places struct {
 	reused int
 }
 
-func (p *places) saw(th *profile.Thread, _, _ uint64) {
+func (p *places) saw(th *snapshot.Thread, _, _ uint64) {
 	for i := range th.Frames {
 		f := &th.Frames[i]
 		if !strings.Contains(f.Method, "Gone") {

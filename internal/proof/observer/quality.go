@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/export"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Quality counts an observer's findings, and rates them.
@@ -67,7 +68,7 @@ func judge(r *profile.Recording) *Quality {
 		for l := range r.Stack(x.Node) {
 			of := &q.Native
 			f := &r.Functions[l.Function]
-			if f.Kind == profile.Managed {
+			if f.Kind == snapshot.Managed {
 				of = &q.Managed
 			}
 			of.Add(f.Method != "", int(x.Count))

@@ -16,7 +16,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/proof/oracle"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // TestOrdealWalks holds two walks of a held thread against each other: the CLR's
@@ -252,7 +252,8 @@ func notified(n *events.Notification) (*agent.Thread, error) {
 // documented walk differs in two ways only (docs/correctness.md, Oracle 1): it
 // also reports the runs of unmanaged frames next to the exception machinery, and
 // for a method in a P/Invoke it has the true return address.
-func (c *walkComparison) compareDocumented(clr *agent.Thread, documented []livetest.Call, whole []profile.Frame) error {
+func (c *walkComparison) compareDocumented(clr *agent.Thread, documented []livetest.Call,
+	whole []snapshot.Frame) error {
 	theirs := clr.Frames
 	for i := range documented {
 		d := &documented[i]
@@ -280,26 +281,26 @@ func (c *walkComparison) compareDocumented(clr *agent.Thread, documented []livet
 }
 
 // placeIn finds a frame of a whole walk.
-func placeIn(whole []profile.Frame, ip, sp uint64) int {
-	return slices.IndexFunc(whole, func(f profile.Frame) bool { return f.IP == ip && f.SP == sp })
+func placeIn(whole []snapshot.Frame, ip, sp uint64) int {
+	return slices.IndexFunc(whole, func(f snapshot.Frame) bool { return f.IP == ip && f.SP == sp })
 }
 
 // callsNative reports whether the frame at ip is a managed frame that has
 // called native code.
-func callsNative(whole []profile.Frame, ip, sp uint64) bool {
+func callsNative(whole []snapshot.Frame, ip, sp uint64) bool {
 	i := placeIn(whole, ip, sp)
-	return i > 0 && whole[i].Kind == profile.Managed && whole[i-1].Kind == profile.Native
+	return i > 0 && whole[i].Kind == snapshot.Managed && whole[i-1].Kind == snapshot.Native
 }
 
 // besideMachinery reports whether the exception machinery called, or was called by,
 // the run of unmanaged frames that begins at ip.
-func besideMachinery(whole []profile.Frame, ip, sp uint64) bool {
+func besideMachinery(whole []snapshot.Frame, ip, sp uint64) bool {
 	i := placeIn(whole, ip, sp)
 	if i < 0 {
 		return false
 	}
 	end := i
-	for end < len(whole) && (whole[end].Kind == profile.Native || whole[end].Tier == "IL stub") {
+	for end < len(whole) && (whole[end].Kind == snapshot.Native || whole[end].Tier == "IL stub") {
 		end++
 	}
 	machinery := func(i int) bool {
@@ -311,16 +312,16 @@ func besideMachinery(whole []profile.Frame, ip, sp uint64) bool {
 // compareSnapshot compares the CLR's walk with Snapshot. Snapshot also reports methods
 // without metadata and the exception machinery, but has all methods of the CLR's walk,
 // in the CLR's order.
-func (c *walkComparison) compareSnapshot(clr *agent.Thread, s *profile.Thread) error {
+func (c *walkComparison) compareSnapshot(clr *agent.Thread, s *snapshot.Thread) error {
 	if !s.Complete {
 		return fmt.Errorf("the snapshot is not complete: %s", s.Error)
 	}
-	managed := livetest.OfKind(s.Frames, profile.Managed)
+	managed := livetest.OfKind(s.Frames, snapshot.Managed)
 	for _, f := range clr.Frames {
 		if f.Function == 0 {
 			continue
 		}
-		i := slices.IndexFunc(managed, func(m profile.Frame) bool { return m.SP == f.SP })
+		i := slices.IndexFunc(managed, func(m snapshot.Frame) bool { return m.SP == f.SP })
 		if i < 0 || managed[i].FunctionID != f.Function {
 			return fmt.Errorf("the snapshot lacks %s at %#x", c.Method(clrsnap.FunctionID(f.Function)), f.IP)
 		}
@@ -337,7 +338,7 @@ func (c *walkComparison) compareSnapshot(clr *agent.Thread, s *profile.Thread) e
 }
 
 // more notes a method that only Snapshot reports.
-func (c *walkComparison) more(f profile.Frame) {
+func (c *walkComparison) more(f snapshot.Frame) {
 	c.explained["Snapshot alone has "+f.Method]++
 }
 

@@ -19,7 +19,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 var (
@@ -143,7 +143,7 @@ type tally struct {
 	walks, complete, ended int
 	starved                int // captures given up for want of a processor: no walk took place
 	reasons                map[string]int
-	examples               map[string]profile.Thread
+	examples               map[string]snapshot.Thread
 }
 
 func newSoak(a *testenv.App, p *clrsnap.Process) *soak {
@@ -153,7 +153,7 @@ func newSoak(a *testenv.App, p *clrsnap.Process) *soak {
 		judge: judge.New(a.JitDump()), bases: map[string]int{}, mismatches: map[string]int{},
 	}
 	for _, t := range []*tally{&s.snapshots, &s.single} {
-		t.reasons, t.examples = map[string]int{}, map[string]profile.Thread{}
+		t.reasons, t.examples = map[string]int{}, map[string]snapshot.Thread{}
 	}
 	for _, st := range a.Stacks {
 		s.blocked[st.TID] = true
@@ -259,7 +259,7 @@ func (s *soak) stop(id clrsnap.ThreadID) (held *clrsnap.Suspension, begin uint64
 // from Frame to Frame and never sees the frames between two Frames: a
 // subsequence.
 func (s *soak) compare(
-	mode clrsnap.Mode, th *profile.Thread, got, want []clrsnap.FunctionID, chain string, err error,
+	mode clrsnap.Mode, th *snapshot.Thread, got, want []clrsnap.FunctionID, chain string, err error,
 ) {
 	s.compared++
 	if errors.Is(err, clrsnap.S_FALSE) && len(want) == 0 && th.Mode == "cooperative" {
@@ -290,8 +290,8 @@ func (s *soak) compare(
 }
 
 // dispatches reports whether a thread dispatches an exception in managed code, as from .NET 9 on.
-func dispatches(th *profile.Thread) bool {
-	return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+func dispatches(th *snapshot.Thread) bool {
+	return slices.ContainsFunc(th.Frames, func(f snapshot.Frame) bool {
 		return strings.HasPrefix(f.Method, "System.Runtime.EH.Dispatch")
 	})
 }
@@ -323,8 +323,8 @@ var threadBody = regexp.MustCompile(`\.<\w+>[bg]__[\w|]+$|` +
 // base checks the managed end of complete walks: every thread of the program's
 // own began in Thread.StartCallback. Before .NET 10 the call of the thread's
 // own method is StartCallback's last action, and takes StartCallback's place.
-func (s *soak) base(th *profile.Thread) {
-	managed := livetest.OfKind(th.Frames, profile.Managed)
+func (s *soak) base(th *snapshot.Thread) {
+	managed := livetest.OfKind(th.Frames, snapshot.Managed)
 	if !th.Complete || len(managed) == 0 || th.Role == "Main" || th.Role == "Finalizer" ||
 		th.Role == "Tiered compilation" {
 		return
@@ -335,7 +335,7 @@ func (s *soak) base(th *profile.Thread) {
 	}
 }
 
-func (t *tally) add(th *profile.Thread) {
+func (t *tally) add(th *snapshot.Thread) {
 	if th.Error == "the thread has ended" {
 		t.ended++
 		return

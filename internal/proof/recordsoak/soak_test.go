@@ -21,6 +21,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 var soakTime = flag.Duration("soak", layer.Size(12*time.Second, 10*time.Minute), "how `long` TestRecordSoak records")
@@ -79,7 +80,7 @@ type soak struct {
 
 // A sighting is a walk at some time from begin to end.
 type sighting struct {
-	th         *profile.Thread
+	th         *snapshot.Thread
 	begin, end uint64
 }
 
@@ -95,7 +96,7 @@ type moment struct {
 func (s *soak) recorded(t *testing.T, p *clrsnap.Process, other int, d time.Duration) *profile.Recording {
 	t.Helper()
 	o := record.Options{Modes: []profile.Mode{profile.CPU, profile.Wall}, Duration: d}
-	livetest.Watch(&o, func(th *profile.Thread, begin, end uint64) {
+	livetest.Watch(&o, func(th *snapshot.Thread, begin, end uint64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.seen = append(s.seen, sighting{th, begin, end})

@@ -15,7 +15,7 @@ import (
 
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // silent is a server that answers nothing, or only the head of an answer. It speaks HTTP/1, and HTTP/2 by prior
@@ -305,7 +305,7 @@ func (c *callCheck) check(blocking bool) {
 			}
 			c.call(g, x, truth, under)
 		}
-		if g.Phase == profile.CallConnection {
+		if g.Phase == snapshot.CallConnection {
 			queued += len(g.Calls)
 		}
 	}
@@ -338,26 +338,26 @@ func (c *callCheck) check(blocking bool) {
 }
 
 // phase is a call's progress, as the server knows it.
-func (c *callCheck) phase(path string, blocking bool) profile.CallPhase {
+func (c *callCheck) phase(path string, blocking bool) snapshot.CallPhase {
 	switch {
 	case !c.s.has(path):
-		return profile.CallConnection
+		return snapshot.CallConnection
 	case blocking && (strings.HasPrefix(path, "/send/") || strings.HasPrefix(path, "/stream/")):
-		return profile.CallOpen
+		return snapshot.CallOpen
 	case strings.HasPrefix(path, "/stream/"):
-		return profile.CallBody
+		return snapshot.CallBody
 	case strings.HasPrefix(path, "/socket/"):
-		return profile.CallWebSocket
+		return snapshot.CallWebSocket
 	}
-	return profile.CallAnswer
+	return snapshot.CallAnswer
 }
 
 // call checks one listed call.
-func (c *callCheck) call(g *profile.CallGroup, x *profile.ClientCall, begun, under map[string]time.Duration) {
+func (c *callCheck) call(g *snapshot.CallGroup, x *snapshot.ClientCall, begun, under map[string]time.Duration) {
 	if x.Query != "?key=secret" {
 		c.t.Errorf("%s: query %q", x.Path, x.Query)
 	}
-	if has := g.Phase != profile.CallConnection; has != (x.Remote == c.s.address) || has != (x.Protocol != "") {
+	if has := g.Phase != snapshot.CallConnection; has != (x.Remote == c.s.address) || has != (x.Protocol != "") {
 		c.t.Errorf("%s: %s, to %q by %q", x.Path, g.Phase, x.Remote, x.Protocol)
 	}
 	if x.Since.IsZero() {
@@ -371,7 +371,7 @@ func (c *callCheck) call(g *profile.CallGroup, x *profile.ClientCall, begun, und
 
 // began checks when a call began: between two moments noted by the program. The second moment is unknown for a call
 // with a waiting thread.
-func (c *callCheck) began(x *profile.ClientCall, begun, under map[string]time.Duration) {
+func (c *callCheck) began(x *snapshot.ClientCall, begun, under map[string]time.Duration) {
 	at := since(x.Since)
 	if end, ok := under[x.Path]; at < begun[x.Path]-tolerance || ok && at > end+tolerance {
 		c.t.Errorf("%s is said to have begun at %v, and did between %v and %v", x.Path, at, begun[x.Path], end)

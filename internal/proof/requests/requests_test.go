@@ -25,7 +25,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 )
 
 // look takes a look with a Process of its own, as the command does.
-func look(t *testing.T, pid int) *profile.Requests {
+func look(t *testing.T, pid int) *snapshot.Requests {
 	t.Helper()
 	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{Lines: true})
 	if err != nil {
@@ -82,22 +82,22 @@ func TestRequests(t *testing.T) {
 // way is how a request hangs, and its expected state.
 type way struct {
 	name  string
-	state profile.TaskState
-	kind  profile.AwaitedKind // empty: any
+	state snapshot.TaskState
+	kind  snapshot.AwaitedKind // empty: any
 	call  bool
-	wait  profile.WaitKind // of its thread; empty: no thread runs the request
+	wait  snapshot.WaitKind // of its thread; empty: no thread runs the request
 }
 
 var ways = []way{
-	{"source", profile.TaskWaiting, profile.AwaitsCompletion, false, ""},
-	{"semaphore", profile.TaskWaiting, profile.AwaitsSemaphore, false, ""},
-	{"thread", profile.TaskWaiting, "", false, profile.EventWait},
-	{"thread-later", profile.TaskWaiting, "", false, profile.EventWait},
-	{"delay", profile.TaskWaiting, profile.AwaitsTimer, false, ""},
-	{"upstream", profile.TaskWaiting, "", true, ""},
-	{"several", profile.TaskWaiting, "", false, ""},
-	{"body", profile.TaskWaiting, profile.AwaitsPipe, false, ""},
-	{answering, profile.TaskWaiting, profile.AwaitsCompletion, false, ""},
+	{"source", snapshot.TaskWaiting, snapshot.AwaitsCompletion, false, ""},
+	{"semaphore", snapshot.TaskWaiting, snapshot.AwaitsSemaphore, false, ""},
+	{"thread", snapshot.TaskWaiting, "", false, snapshot.EventWait},
+	{"thread-later", snapshot.TaskWaiting, "", false, snapshot.EventWait},
+	{"delay", snapshot.TaskWaiting, snapshot.AwaitsTimer, false, ""},
+	{"upstream", snapshot.TaskWaiting, "", true, ""},
+	{"several", snapshot.TaskWaiting, "", false, ""},
+	{"body", snapshot.TaskWaiting, snapshot.AwaitsPipe, false, ""},
+	{answering, snapshot.TaskWaiting, snapshot.AwaitsCompletion, false, ""},
 }
 
 // answering is the way of requests whose answer has begun.
@@ -312,7 +312,7 @@ func (l *load) check() {
 			switch {
 			case g.Doing.State == "", h.way.kind != "" && g.Doing.WaitsFor == nil:
 				unknown++
-			case h.way.wait != "" && g.Doing.State == profile.TaskRunning: // before the thread blocks
+			case h.way.wait != "" && g.Doing.State == snapshot.TaskRunning: // before the thread blocks
 				spinning++
 			default:
 				l.doing(h, g)
@@ -348,7 +348,7 @@ func (l *load) check() {
 
 // look takes a look. If the look lacks something, and says so itself, look takes another, as any reader of the
 // message would.
-func (l *load) look() *profile.Requests {
+func (l *load) look() *snapshot.Requests {
 	const most = 3
 	r := look(l.t, l.a.PID)
 	for n := 0; n < most && r.Unproven > 0 && l.lacks(r); n++ {
@@ -359,7 +359,7 @@ func (l *load) look() *profile.Requests {
 }
 
 // lacks reports whether a look lacks a hanging request, or a call of a hanging request.
-func (l *load) lacks(r *profile.Requests) bool {
+func (l *load) lacks(r *snapshot.Requests) bool {
 	listed, calls, upstream := map[string]bool{}, 0, 0
 	for i := range r.Requests {
 		for k := range r.Requests[i].Requests {
@@ -380,7 +380,7 @@ func (l *load) lacks(r *profile.Requests) bool {
 }
 
 // line checks the description of a request.
-func (l *load) line(h *hung, x *profile.Request, begun time.Duration) {
+func (l *load) line(h *hung, x *snapshot.Request, begun time.Duration) {
 	method, protocol := http.MethodGet, "HTTP/1.1"
 	if h.way.name == "body" {
 		method = http.MethodPost
@@ -410,7 +410,7 @@ func (l *load) line(h *hung, x *profile.Request, begun time.Duration) {
 }
 
 // doing checks the stated activity of a request.
-func (l *load) doing(h *hung, g *profile.RequestGroup) {
+func (l *load) doing(h *hung, g *snapshot.RequestGroup) {
 	d := &g.Doing
 	if want := "/" + h.way.name + "/{id}"; g.Path != want {
 		l.t.Errorf("%s: path %s, want %s", h.id, g.Path, want)
@@ -432,17 +432,17 @@ func (l *load) doing(h *hung, g *profile.RequestGroup) {
 
 // inlinedEvent reports whether a wait is for the monitor inside the event that a request waits for: .NET 10 inlines
 // ManualResetEventSlim.Wait into an often called method, and the inlining is not always proved (docs/limits.md).
-func inlinedEvent(h *hung, wait *profile.Wait) bool {
-	return layer.Size(0, 1) == 1 && h.way.wait == profile.EventWait && wait.Kind == profile.MonitorWait
+func inlinedEvent(h *hung, wait *snapshot.Wait) bool {
+	return layer.Size(0, 1) == 1 && h.way.wait == snapshot.EventWait && wait.Kind == snapshot.MonitorWait
 }
 
 // calls checks the calls that requests wait for: two have a connection.
-func (l *load) calls(r *profile.Requests, want int) {
+func (l *load) calls(r *snapshot.Requests, want int) {
 	n, answer := 0, 0
 	for i := range r.Calls {
 		g := &r.Calls[i]
 		n += len(g.Calls)
-		if g.Phase == profile.CallAnswer {
+		if g.Phase == snapshot.CallAnswer {
 			answer += len(g.Calls)
 		}
 	}

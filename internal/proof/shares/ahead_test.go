@@ -27,6 +27,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestAheadShares records a web service, a native AOT program without symbols, under load, while perf records the same
@@ -181,7 +182,7 @@ func (c *managedCode) recorded(r *profile.Recording, s samples) (named, nameless
 			offset, isOffset := strings.CutPrefix(f.Display, "slim!+0x")
 			at, err := strconv.ParseUint(offset, 16, 64)
 			switch {
-			case f.Kind == profile.Managed:
+			case f.Kind == snapshot.Managed:
 				s[f.Method]++
 				named++
 			case isOffset && err == nil && at >= c.low && at < c.high:

@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/snapshot"
 )
 
 // TestEventShares records the events of a program that counts its events itself,
@@ -205,10 +206,10 @@ func assign(r *profile.Recording, mode profile.Mode, parts []*eventPart) {
 		leaf := ""
 		for l := range r.Stack(s.Node) {
 			f := &r.Functions[l.Function]
-			if f.Kind == profile.Event && leaf != "" {
+			if f.Kind == snapshot.Event && leaf != "" {
 				continue // the awaited lock
 			}
-			if f.Kind == profile.Event {
+			if f.Kind == snapshot.Event {
 				leaf = holderName(f.Display)
 				if mode == profile.Exception {
 					leaf = exceptionName(leaf) + ", "
@@ -298,7 +299,7 @@ func checkCatchers(t *testing.T, r *profile.Recording, truths []testenv.Truth) {
 		}
 		sum += float64(s.Weight)
 		for l := range r.Stack(s.Node) {
-			if f := &r.Functions[l.Function]; f.Kind == profile.Event {
+			if f := &r.Functions[l.Function]; f.Kind == snapshot.Event {
 				got[exceptionName(f.Display)+", "+f.Fate] += s.Weight
 				full[f.Display+", "+f.Fate] += s.Weight
 				if strings.HasSuffix(f.Fate, "not caught") || strings.Contains(f.Fate, "still in flight") {

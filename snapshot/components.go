@@ -1,4 +1,4 @@
-package profile
+package snapshot
 
 // components calls found with the strongly connected components of a graph. All nodes of a component can reach
 // each other. out has, for each node, the targets of the node's edges. found must not keep its argument.

@@ -1,4 +1,4 @@
-package profile
+package snapshot
 
 import (
 	"iter"
@@ -80,16 +80,24 @@ var waitRules = []waitRule{
 }
 
 // waitRule returns the rule for a method that waits; nil: the method does not wait.
-func (c *code) waitRule() *waitRule {
-	if c.kind != Managed {
+func (c *Code) waitRule() *waitRule {
+	if c.Kind != Managed {
 		return nil
 	}
 	for i := range waitRules {
-		if r := &waitRules[i]; r.module == c.module && strings.HasPrefix(c.method, r.method) {
+		if r := &waitRules[i]; r.module == c.Module && strings.HasPrefix(c.Method, r.method) {
 			return r
 		}
 	}
 	return nil
+}
+
+// WaitKind is what a thread waits for in a method, if no caller of the method waits, too; "": the method does not wait.
+func (c *Code) WaitKind() WaitKind {
+	if r := c.waitRule(); r != nil {
+		return r.kind
+	}
+	return ""
 }
 
 // pinvokeStub is the code between a managed method and the native function that the method calls.
@@ -107,35 +115,36 @@ var withinWaits = []string{
 // WaitHandle.SignalAndWait.
 const signalAndWait = "System.Threading.WaitSubsystem.SignalAndWait"
 
-// betweenWaits reports whether a method is a part of its caller.
-func (c *code) betweenWaits() bool {
-	return c.method == pinvokeStub ||
-		c.module == coreLib && hasPrefix(c.method, withinWaits) && !strings.HasPrefix(c.method, signalAndWait)
+// BetweenWaits reports whether a method is a part of its caller: a caller that waits waits in the method, too.
+func (c *Code) BetweenWaits() bool {
+	return c.Method == pinvokeStub ||
+		c.Module == coreLib && hasPrefix(c.Method, withinWaits) && !strings.HasPrefix(c.Method, signalAndWait)
 }
 
 // PrimitiveOf finds the outermost primitive of a stack, leaf first. From the leaf on, the managed frames begin with a
 // run of waiting methods; the last method of the run is the primitive.
 func PrimitiveOf(frames []Frame) Primitive {
-	return primitiveOf(func(yield func(int, code) bool) {
+	return PrimitiveIn(func(yield func(int, Code) bool) {
 		for i := range frames {
-			if f := &frames[i]; !yield(i, code{f.Kind, f.Module, f.Method}) {
+			if f := &frames[i]; !yield(i, Code{f.Kind, f.Module, f.Method}) {
 				return
 			}
 		}
 	})
 }
 
-func primitiveOf(frames iter.Seq2[int, code]) (p Primitive) {
+// PrimitiveIn is PrimitiveOf of the code of a stack, leaf first, with the place of each frame.
+func PrimitiveIn(frames iter.Seq2[int, Code]) (p Primitive) {
 	managed := false
 	for i, c := range frames {
-		if c.kind == Event || c.kind != Managed && !managed {
+		if c.Kind == Event || c.Kind != Managed && !managed {
 			continue
 		}
-		if c.kind != Managed {
+		if c.Kind != Managed {
 			break // a callback of native code
 		}
 		managed = true
-		if c.betweenWaits() {
+		if c.BetweenWaits() {
 			if p.Kind == "" {
 				p.Outer = i
 			}

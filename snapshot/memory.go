@@ -1,4 +1,4 @@
-package profile
+package snapshot
 
 // Memory says where a process's memory in RAM is, in bytes. Each page counts in one part.
 type Memory struct {

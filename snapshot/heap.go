@@ -1,4 +1,4 @@
-package profile
+package snapshot
 
 import (
 	"fmt"
@@ -100,7 +100,7 @@ type HeapType struct {
 }
 
 // Origin returns whose code the type is.
-func (t *HeapType) Origin() Origin { return originOf(Managed, t.Assembly, t.Owner) }
+func (t *HeapType) Origin() Origin { return OriginOf(Managed, t.Assembly, t.Owner) }
 
 // From is the assembly, and the load context unless the context is the default.
 func (t *HeapType) From() string { return from(t.Assembly, t.Context) }
