@@ -33,8 +33,8 @@ func judgeNames(e *evidence) []profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Names of hosts are not resolved: %s for the answer of a name server (%s) in all looks, for at "+
-			"least %s.", waitNow(n), phrase.List(servers.Sorted()), phrase.Seconds(e.span())),
-		Commands: []string{fmt.Sprintf("cat /proc/%d/root/etc/resolv.conf", e.Process.PID), "clrsnap stack " + e.Again()},
+			"least %s. The process's /etc/resolv.conf says which servers there are.", waitNow(n), phrase.List(servers.Sorted()), phrase.Seconds(e.span())),
+		Commands: []string{"clrsnap stack " + e.Again()},
 	}
 	if n < fewWaiters {
 		v.Certainty = profile.Possible
