@@ -3,10 +3,12 @@ package why
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
+	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
@@ -21,7 +23,7 @@ func judgeLost(e *evidence) []profile.Verdict {
 	if l.Threads > 0 {
 		waiters = waitNow(l.Threads)
 	}
-	none := fmt.Sprintf(", and none has got one for at least %s", phrase.Seconds(gather.LostGap))
+	none := fmt.Sprintf(", and none has got one for at least %s", phrase.Seconds(e.lostFor(l)))
 	if l.First == 0 {
 		none = ""
 	}
@@ -40,6 +42,33 @@ func judgeLost(e *evidence) []profile.Verdict {
 		})
 	}
 	return []profile.Verdict{v}
+}
+
+// lostFor is how long no waiter has got a permit, as far as known.
+func (e *evidence) lostFor(l *snapshot.Lost) time.Duration {
+	before, after, ok := e.progressed()
+	if !ok || l.Threads > 0 {
+		return gather.LostGap
+	}
+	stood, was, found := stoodStill(before, after), map[uint64]int{}, false
+	for _, key := range before.Waiting {
+		was[key]++
+	}
+	for i := range after.Tasks.Chains {
+		c := &after.Tasks.Chains[i]
+		if w := c.WaitsFor; w == nil || w.Kind != snapshot.AwaitsSemaphore || w.Object != l.Object {
+			continue
+		}
+		key := tasks.ChainKey(c)
+		if stood[key] == 0 || stood[key] < was[key] {
+			return gather.LostGap // some have gone on, or have come since
+		}
+		found = true
+	}
+	if !found {
+		return gather.LostGap
+	}
+	return max(gather.LostGap, after.At-before.At)
 }
 
 // waitersOf are the threads that wait for a permit of a semaphore in the last look.
@@ -105,9 +134,10 @@ func lostText(l *snapshot.Lost) string {
 			"takes permits in several places, so the waiters may have permits themselves: then none of them goes on. "+
 			"Otherwise permits were not given back, as when an exception skips the call that gives back.", l.Again)
 	}
-	return text + "Nobody is seen who would give one back: no thread and no suspended method is in code that has " +
-		"got a permit there. Most likely permits were not given back, as when an exception skips the call; or an " +
-		"object keeps what belongs to a permit."
+	return text + "Nobody is seen who would give one back: apart from the waiters, no thread and no suspended method " +
+		"is in these methods, or in a method that calls one that takes permits. Most likely permits were not given " +
+		"back, as when an exception skips the call. Or an object keeps what belongs to a permit, or a method that " +
+		"has got a permit through other methods."
 }
 
 // names are the first of some names.

@@ -47,6 +47,13 @@ func TestEndsOfWaits(t *testing.T) {
 				"iterators of Depot.Rows.All",
 			}},
 			{"rows-held", "", nil},
+			{"rows-lost-ready", profile.CauseLockContention, []string{
+				"9 async methods wait for a permit of SemaphoreSlim", "(Rows.doors)", "of its 5 permits are lost",
+				"iterators of Depot.Rows.All",
+			}},
+			{"rows-held-ready", "", nil},
+			{"rows-held-plain", "", nil},
+			{"rows-held-carts", "", nil},
 			{"echo", profile.CauseStalled, []string{
 				"7 async methods wait for a TaskCompletionSource, in Depot.Echo.Call",
 				"kept by static field Depot.Echo.calls", "echo (", "completes such sources, by the code, and waits for",

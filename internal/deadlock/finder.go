@@ -46,7 +46,7 @@ type likely struct {
 
 	// Set by findWaiting; nil: not looked for.
 	waiting map[arch.Addr]arch.Addr // the awaiting box, by the task in a semaphore's queue
-	yields  map[arch.Addr]*yielding // by semaphore: async iterators that have a permit
+	yields  map[arch.Addr]*yielding // by semaphore: iterators that have a permit
 
 	blind bool // the permits of a method are not known: set by whoever reads code
 }

@@ -116,7 +116,7 @@ func (l *likely) lostByThreads() {
 			of, ok = l.leaseAt(at, sem)
 			return nil
 		}, nil)
-		if !stands || !ok || l.blind {
+		if !stands || !ok || l.blind || l.yields[sem] != nil {
 			continue
 		}
 		lost := snapshot.Lost{Object: uint64(sem), Type: t.Wait.Type, First: uint64(t.OSThreadID),
@@ -221,7 +221,18 @@ func (l *likely) mayHave(of *lease) bool {
 			return true
 		}
 	}
+	for i, obj := range l.t.Objects[tasks.IteratorClass] {
+		if i%256 == 0 && l.t.Stopped() || l.yieldsIn(of, obj) {
+			return true
+		}
+	}
 	return false
+}
+
+// yieldsIn reports whether an object is an iterator that is at a yield return, and may have a permit.
+func (l *likely) yieldsIn(of *lease, obj arch.Addr) bool {
+	b, err := l.t.Reader.Iterator(obj)
+	return err != nil || b.Yields() && l.isOf(of, permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID})
 }
 
 // runsIn reports whether an object stands for a method that may have a permit, and has not ended.

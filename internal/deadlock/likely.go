@@ -48,6 +48,7 @@ func (l *likely) walk(ctx context.Context) bool {
 	}
 	defer cancel()
 	l.t = tasks.NewWalk(bounded, l.p, session.WalkOptions{})
+	l.t.Iterators = true
 	census, err := l.t.WalkHeap()
 	if err != nil {
 		l.out.Unsearched = "the managed heap cannot be read: " + err.Error()

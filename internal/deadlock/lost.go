@@ -110,7 +110,7 @@ func (l *likely) lost(sem, task arch.Addr) (out snapshot.Lost, ok bool) {
 		}
 		out = snapshot.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
 		if yields != nil {
-			out.Iterators, out.Iterator = slices.Clone(yields.boxes), yields.method
+			out.Iterators, out.Iterator = slices.Clone(yields.iterators), yields.method
 		}
 		if steps, err = l.waitingSteps(box); err != nil {
 			return err
@@ -153,12 +153,8 @@ func (l *likely) waitingSteps(box arch.Addr) ([]async.Step, error) {
 	return []async.Step{{Box: b}}, err
 }
 
-// firstYield and lower numbers are the states of async iterators that are suspended at a yield return (dotnet/roslyn,
-// StateMachineStates.cs).
-const firstYield = -4
-
-// findWaiting finds the async methods that wait for semaphores, and the async iterators suspended at a yield return.
-// An iterator at a yield return has given an element to the consumer, and the consumer is using the element.
+// findWaiting finds the async methods that wait for semaphores, and the iterators at a yield return. An iterator at a
+// yield return has given an element to the consumer, and the consumer is using the element.
 func (l *likely) findWaiting() {
 	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]*yielding{}
 	for i, obj := range l.t.Objects[tasks.BoxClass] {
@@ -172,16 +168,19 @@ func (l *likely) findWaiting() {
 				l.waiting[task] = box
 			}
 		}
-		if err != nil || !b.HasState {
-			continue
-		}
-		if b.State <= firstYield {
-			l.findYields(obj)
+		if err != nil || !b.HasState || b.Rests() {
 			continue
 		}
 		if task, box := l.waitsIn(b); task != 0 {
 			l.waiting[task] = box
 		}
+	}
+	for i, obj := range l.t.Objects[tasks.IteratorClass] {
+		if i%256 == 0 && l.t.Stopped() || i == maxSuspended || l.blind {
+			l.blind = true
+			return
+		}
+		l.findYields(obj)
 	}
 }
 
@@ -244,20 +243,21 @@ func (l *likely) ofCoreLib(s *async.Step) bool {
 	return s.Resumption != nil && l.p.AsyncFrame(s).Module == coreLib
 }
 
-// yielding is the async iterators that are suspended at a yield return, and have a permit of one semaphore.
+// yielding is the async iterators that are at a yield return, and have a permit of one semaphore.
 type yielding struct {
-	boxes  []uint64
-	method string // of the first iterator
+	iterators []uint64
+	method    string // of the first iterator
 }
 
-// findYields finds the semaphores whose permits an async iterator has, by the place of the iterator's yield return.
-func (l *likely) findYields(box arch.Addr) {
+// findYields finds the semaphores whose permits an iterator has, by the place of the iterator's yield return. The
+// place is known of async iterators only.
+func (l *likely) findYields(iterator arch.Addr) {
 	var has []duty
 	unsure := false
 	stands := l.p.Moments().Read(func() error {
 		has, unsure = nil, false
-		b, err := l.t.Reader.Box(box)
-		if err != nil {
+		b, err := l.t.Reader.Iterator(iterator)
+		if err != nil || !b.Yields() {
 			return err
 		}
 		code, err := l.p.PermitReader().Code(b.Machine.Module, b.Machine.RID)
@@ -265,11 +265,13 @@ func (l *likely) findYields(box arch.Addr) {
 			return err
 		}
 		at, ok := l.stateAt(b)
-		if unsure = !ok && holdsSome(code); ok {
-			held, _ := code.At(at, at+1)
-			has = l.dutiesIn(b, held, nil)
-			unsure = missesPermit(held, has)
+		if ok = ok && b.Async(); !ok {
+			unsure = holdsSome(code)
+			return nil
 		}
+		held, _ := code.At(at, at+1)
+		has = l.dutiesIn(b, held, nil)
+		unsure = missesPermit(held, has)
 		return nil
 	}, nil)
 	l.blind = l.blind || !stands || unsure
@@ -279,7 +281,7 @@ func (l *likely) findYields(box arch.Addr) {
 			y = &yielding{method: l.definition(has[i].of)}
 			l.yields[has[i].object] = y
 		}
-		y.boxes = append(y.boxes, uint64(box))
+		y.iterators = append(y.iterators, uint64(iterator))
 	}
 }
 

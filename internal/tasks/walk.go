@@ -46,7 +46,8 @@ const (
 	awaiterClass
 	faultClass
 	serviceClass
-	OtherClasses // from here on the classes of Walk.Also
+	IteratorClass // wanted with Walk.Iterators
+	OtherClasses  // from here on the classes of Walk.Also
 )
 
 var taskClasses = map[string]Class{
@@ -76,6 +77,8 @@ type Walk struct {
 	Prove   func(read func() error) bool // moment.Reader.Read, or a function that tries longer
 	Earlier []arch.Addr                  // methods of an earlier walk: this walk may have missed moved methods
 	Notes   bool                         // Noted is wanted
+
+	Iterators bool // iterators outside .NET are wanted
 
 	// Counted by the walk and by the caller.
 	Full     bool // there was no room for all objects
@@ -139,6 +142,9 @@ func (t *Walk) classOf(mt arch.Addr) Class {
 	if class.Assembly != coreLib {
 		if isService(class) {
 			return serviceClass
+		}
+		if t.Iterators && !snapshot.Framework(class.Assembly) && t.Reader.IsIterator(mt) {
+			return IteratorClass
 		}
 		if t.Also != nil {
 			return t.Also(class)

@@ -171,6 +171,40 @@ type Box struct {
 // asked for none. The iterator neither runs nor waits.
 func (b *Box) Rests() bool { return b.HasState && b.State <= notBegun && b.Machine.promise != 0 }
 
+// IsIterator reports whether objects of a class, by MethodTable, are iterators: the state machine of an iterator is the
+// object that the caller gets.
+func (r *Reader) IsIterator(mt arch.Addr) bool {
+	m, err := r.machine(mt)
+	return err == nil && !m.value && m.state != 0 && (m.promise != 0 || m.builder == 0)
+}
+
+// Iterator reads an iterator as if the iterator were its own box. An async iterator that has never waited has no box,
+// and neither has any other iterator.
+func (r *Reader) Iterator(obj arch.Addr) (*Box, error) {
+	class, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	b := &Box{Object: obj, class: class, at: obj, HasState: true}
+	if b.Machine, err = r.machine(class.Table); err != nil {
+		return nil, err
+	}
+	b.State, err = r.objects.Int32(obj + arch.Addr(b.Machine.state))
+	return b, err
+}
+
+// Yields reports whether an iterator is at a yield return. Of an async iterator, the state is below notBegun. Of any
+// other iterator, the state is above 0 (dotnet/roslyn, StateMachineStates.cs).
+func (b *Box) Yields() bool {
+	if b.Machine.promise == 0 {
+		return b.State > 0
+	}
+	return b.State < notBegun
+}
+
+// Async reports whether an iterator is an async iterator.
+func (b *Box) Async() bool { return b.Machine.promise != 0 }
+
 // Reused reports whether the box serves other calls of the method after the end of this call.
 func (b *Box) Reused() bool { return b.kind == pooledBox }
 

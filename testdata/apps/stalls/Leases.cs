@@ -92,6 +92,27 @@ static class Leases
 
     static void Give(int cart) => carts.Return(cart);
 
+    /// <summary>Healthy, for all that can be seen: four iterators have carts, and are kept.</summary>
+    public static void HeldByRows()
+    {
+        for (int i = 0; i < 4; i++)
+        {
+            IAsyncEnumerator<int> one = Rides().GetAsyncEnumerator();
+            one.MoveNextAsync().AsTask().Wait();
+            rides.Add(one);
+        }
+        for (int i = 4; i < 20; i++) work.Add(Load(i));
+    }
+
+    static readonly List<IAsyncEnumerator<int>> rides = [];
+
+    static async IAsyncEnumerable<int> Rides()
+    {
+        int cart = await carts.RentAsync();
+        yield return cart;
+        carts.Return(cart);
+    }
+
     /// <summary>Each call takes two carts, and all wait for the second.</summary>
     public static void Twice()
     {

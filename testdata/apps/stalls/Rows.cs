@@ -6,9 +6,10 @@ using Common;
 
 namespace Depot;
 
-/// <summary>Async iterators, each with a permit until somebody has ended it.</summary>
+/// <summary>Iterators, each with a permit until somebody has ended it.</summary>
 static class Rows
 {
+    static bool ready;
     static readonly SemaphoreSlim doors = new(5, 5);
     static readonly List<IAsyncEnumerator<int>> open = [];
     static readonly List<Task> work = [];
@@ -18,7 +19,7 @@ static class Rows
         await doors.WaitAsync();
         try
         {
-            await Task.Delay(1);
+            if (!ready) await Task.Delay(1);
             for (int i = 0; i < 10; i++) yield return i;
         }
         finally
@@ -32,6 +33,49 @@ static class Rows
 
     /// <summary>Healthy, for all that can be seen: the iterators are kept, and somebody may go on with them.</summary>
     public static void Held() => Begin(true);
+
+    /// <summary>Likewise, but no iterator has had to wait yet.</summary>
+    public static void LostReady()
+    {
+        ready = true;
+        Begin(false);
+    }
+
+    /// <summary>Healthy: likewise.</summary>
+    public static void HeldReady()
+    {
+        ready = true;
+        Begin(true);
+    }
+
+    static readonly SemaphoreSlim shelf = new(2, 2);
+    static readonly List<IEnumerator<int>> shelves = [];
+
+    /// <summary>Healthy, for all that can be seen: iterators that are not async are kept.</summary>
+    public static void HeldPlain()
+    {
+        for (int i = 0; i < 2; i++)
+        {
+            IEnumerator<int> one = Shelf().GetEnumerator();
+            one.MoveNext();
+            shelves.Add(one);
+        }
+        for (int i = 0; i < 9; i++) work.Add(Store());
+    }
+
+    static IEnumerable<int> Shelf()
+    {
+        shelf.Wait();
+        yield return 1;
+        shelf.Release();
+    }
+
+    static async Task Store()
+    {
+        await shelf.WaitAsync();
+        await Task.Delay(1);
+        shelf.Release();
+    }
 
     static void Begin(bool keep)
     {
