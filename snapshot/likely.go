@@ -61,7 +61,7 @@ type Lost struct {
 	// Again is a method of a waiter that may have a permit already, because its code takes permits in several places;
 	// "": none.
 	Again string
-	// Iterators are the boxes of async iterators that have a permit, and are suspended at a yield return. If anything
+	// Iterators are the async iterators that have a permit, and are at a yield return. If anything
 	// keeps an iterator, somebody may go on with it. If nothing does, the permit is lost for certain. Then others may
 	// have other permits.
 	Iterators []uint64
