@@ -208,7 +208,7 @@ func (w *walk) callGroups() []snapshot.CallGroup {
 // andSo stands for the rest of several paths.
 const andSo = "…"
 
-// commonPath returns the common beginning of two paths, in whole segments.
+// commonPath returns the common beginning of two paths, in whole segments. A path may be the result of commonPath.
 func commonPath(a, b string) string {
 	if a == b {
 		return a

@@ -52,20 +52,30 @@ func tells(c *snapshot.TaskChain) int {
 	return 2
 }
 
-// requestGroups groups requests by their paths and actions.
+// inOwnCode reports whether the program's own code tells the action, also where the endpoint is not known.
+func inOwnCode(d *snapshot.Doing) bool {
+	return slices.ContainsFunc(d.Frames, func(f snapshot.Frame) bool { return f.Origin() == snapshot.OfUser })
+}
+
+// requestGroups groups requests by their endpoints and actions. Where the endpoint is not known, requests for several
+// paths that stand in the same own code are one group.
 func (w *walk) requestGroups() []snapshot.RequestGroup {
 	by := map[string]*snapshot.RequestGroup{}
 	var list []*snapshot.RequestGroup
 	for _, s := range w.requests {
 		r, d := w.describe(s)
-		path := cmp.Or(s.Route, s.Path)
-		key := r.Method + "\x00" + path + "\x00" + doingKey(&d)
+		path, of := cmp.Or(s.Route, s.Path), s.Route
+		if of == "" && !inOwnCode(&d) {
+			of = s.Path
+		}
+		key := r.Method + "\x00" + of + "\x00" + doingKey(&d)
 		g := by[key]
 		if g == nil {
 			g = &snapshot.RequestGroup{Method: r.Method, Path: path, Doing: d}
 			by[key], list = g, append(list, g)
 		} else {
 			joinDoing(&g.Doing, &d)
+			g.Path = commonPath(g.Path, path)
 		}
 		g.Requests = append(g.Requests, r)
 	}
