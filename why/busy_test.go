@@ -778,6 +778,13 @@ func TestHeapLimit(t *testing.T) {
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
 	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
 	none(t, judgeHeapLimit(full(same(4), 87))) // a part is new
+
+	filled := full(same(4), 97)
+	filled.Filling = &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "Shop.SessionStore.sessions",
+		Steps:   []snapshot.HeapStep{{Type: "byte[]"}},
+		Objects: snapshot.HeapAmount{Count: 20_000, Bytes: 78 << 20}}
+	verdict(t, judgeHeapLimit(filled), profile.CauseMemoryPressure, profile.Likely,
+		" 78.0 MiB of it are objects of byte[], 20,000, kept by static field Shop.SessionStore.sessions.")
 }
 
 func TestLimitOf(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of limits.
@@ -17,7 +18,7 @@ const (
 	nearlyAllMemory  = 0.95 // likewise, if the limit was not reached meanwhile
 	// Of the heap's limit, if full collections try to make room all the time. If the collections are not known, this
 	// much must have survived some collections.
-	fullHeap = 0.85
+	fullHeap = gather.FullHeap
 	noFiles  = 0.99 // of the allowed descriptors
 )
 
@@ -177,6 +178,7 @@ func heapLimit(e *evidence) []profile.Verdict {
 			"second, in which the program stood still for %s of the time.", float64(c.full)/c.duration.Seconds(),
 			phrase.Percent(gather.AtOnce(int64(c.pause), c.duration)))
 	}
+	v.Text += filledBy(e.Filling, used)
 	v.Evidence = append(v.Evidence, profile.Evidence{Text: fmt.Sprintf("Process memory in RAM: %s.",
 		phrase.BytesOf(e.Moments[len(e.Moments)-1].Rss))})
 	last := &e.Heaps[len(e.Heaps)-1]
@@ -191,6 +193,31 @@ func heapLimit(e *evidence) []profile.Verdict {
 		})
 	}
 	return []profile.Verdict{v}
+}
+
+// muchKept is the share of a full heap that makes its keeper worth a word.
+const muchKept = 0.25
+
+// filledBy says what keeps much of a full heap: the own field nearest to the objects, or the root. The text begins with
+// a blank; "": not known.
+func filledBy(p *snapshot.HeapPath, used int64) string {
+	if p == nil || len(p.Steps) == 0 || float64(p.Objects.Bytes) < muchKept*float64(used) {
+		return ""
+	}
+	by := gather.OwnField(p)
+	if p.Static != "" && !snapshot.Framework(p.Static) {
+		by = p.Beginning()
+	}
+	if by == "" {
+		return ""
+	}
+	about := ""
+	if p.Sampled {
+		about = "about "
+	}
+	return fmt.Sprintf(" %s%s of it are objects of %s, %s%s, kept by %s.", about,
+		phrase.BytesOf(int64(p.Objects.Bytes)),
+		p.Steps[len(p.Steps)-1].Type, about, phrase.Number(int64(p.Objects.Count)), by)
 }
 
 // judgeDescriptors looks for a nearly reached limit of open files.

@@ -52,6 +52,7 @@ type Evidence struct {
 	Blocked      []BlockedCall            // reads and writes that wait for the other end, and waiting children
 
 	HeapLimit HeapLimit
+	Filling   *snapshot.HeapPath // of a nearly full heap: keeps the most objects of the largest type; nil: not known
 
 	Looked  []string // phrases
 	Missing []string // sentences

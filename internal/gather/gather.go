@@ -64,6 +64,7 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	g.farEnds(ctx)
 	g.moment()
 	g.HeapLimit = g.limit()
+	g.filling(ctx)
 	return ctx.Err()
 }
 

@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"iter"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,31 @@ func (h *HeapLook) Used() (n int64) {
 		n += int64(h.Parts[i].Size)
 	}
 	return n
+}
+
+// FullHeap is the share of the heap's limit from which on the heap is nearly full.
+const FullHeap = 0.85
+
+// filling finds what keeps the most objects of the type that takes the most of a heap that is nearly full.
+func (g *Gatherer) filling(ctx context.Context) {
+	n := len(g.Heaps)
+	if n == 0 || g.HeapLimit.Bytes <= 0 || len(g.Heaps[n-1].Types) == 0 ||
+		float64(g.Heaps[n-1].Used()) < FullHeap*float64(g.HeapLimit.Bytes) {
+		return
+	}
+	t := &g.Heaps[n-1].Types[0]
+	g.progress("what keeps objects")
+	bounded, cancel := context.WithTimeout(ctx, keepWithin)
+	defer cancel()
+	h, err := g.p.Heap(bounded, clrsnap.HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(t.Name) + "$")})
+	if err != nil || h.Partial {
+		return // the verdict names the types all the same
+	}
+	for i := range h.Paths {
+		if p := &h.Paths[i]; g.Filling == nil || p.Objects.Bytes > g.Filling.Objects.Bytes {
+			g.Filling = p
+		}
+	}
 }
 
 // Settings of the limit (docs/core/runtime-config/garbage-collector, gcconfig.h). The values are hexadecimal.
