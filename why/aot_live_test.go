@@ -84,7 +84,7 @@ func TestNativeAOT(t *testing.T) {
 			}
 			v := &r.Verdicts[i]
 			checkVerdict(t, v, v.Cause == profile.CauseStalled, []string{
-				"has blocked its thread", "in Slim.Program.BlockFor", "0 requests of the process ended",
+				"has blocked its thread", "in Slim.Program.BlockFor", "No request ended meanwhile.",
 			})
 			return ""
 		})

@@ -3,11 +3,13 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // Thresholds of exceptions, a second. Each half of the recording must have so many exceptions.
@@ -105,14 +107,28 @@ func (e *evidence) addThrows(v *profile.Verdict) {
 			break
 		}
 		stack := withoutEvents(gather.Frames(r, t.node))
-		text := fmt.Sprintf("%s a second are %s, thrown in %s%s", phrase.Number(phrase.Rate(t.weight, r.Duration)),
-			t.typ,
-			phrase.Method(gather.OwnFrame(stack)), t.caught())
+		text := fmt.Sprintf("%s a second are %s, thrown %s%s", phrase.Number(phrase.Rate(t.weight, r.Duration)), t.typ,
+			thrownAt(stack), t.caught())
 		if n == 0 {
 			v.Text += " " + strings.ToUpper(text[:1]) + text[1:] + "."
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: text + ":", Frames: stack})
 	}
+}
+
+// thrownAt says in which own method an exception is thrown, or below which: then code that the method calls throws.
+func thrownAt(stack []snapshot.Frame) string {
+	own := gather.OwnFrame(stack)
+	for i := range stack {
+		f := &stack[i]
+		if f == own || own == nil {
+			break
+		}
+		if !isThrowing(f.Method) {
+			return "below " + phrase.Method(own)
+		}
+	}
+	return "in " + phrase.Method(own)
 }
 
 // throwing are the beginnings of the methods, and native functions, that throw and catch exceptions.
@@ -145,14 +161,15 @@ func throwingShare(r *profile.Recording) float64 {
 
 func throws(r *profile.Recording, leaf int32) bool {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
-		m := r.Function(n).Method
-		for _, p := range throwing {
-			if strings.HasPrefix(m, p) {
-				return true
-			}
+		if isThrowing(r.Function(n).Method) {
+			return true
 		}
 	}
 	return false
+}
+
+func isThrowing(method string) bool {
+	return slices.ContainsFunc(throwing, func(begin string) bool { return strings.HasPrefix(method, begin) })
 }
 
 // judgeThrowing is judgeExceptions without counts of exceptions: the judge uses the exceptions' CPU
@@ -171,7 +188,7 @@ func judgeThrowing(e *evidence) []profile.Verdict {
 	s := &list[0]
 	return []profile.Verdict{{
 		Cause: profile.CauseExceptions, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in %s.",
+		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in or below %s.",
 			phrase.Percent(share),
 			share*used, phrase.Method(s.Frame(r))),
 		Evidence: []profile.Evidence{{

@@ -111,9 +111,8 @@ func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
 		}
 		stack := withoutEvents(gather.Frames(e.Samples, t.node))
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s of %s, thrown in %s%s:", phrase.Counted(int(t.weight), "exception", "exceptions"),
-				t.typ,
-				phrase.Method(gather.OwnFrame(stack)), t.caught()),
+			Text: fmt.Sprintf("%s of %s, thrown %s%s:", phrase.Counted(int(t.weight), "exception", "exceptions"), t.typ,
+				thrownAt(stack), t.caught()),
 			Frames: stack,
 		})
 	}

@@ -114,7 +114,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		v.Text += "."
 	}
 	if h.held > 0 {
-		v.Text += fmt.Sprintf(" %s of its own clients %s for that.", phrase.Counted(h.held, "request", "requests"),
+		v.Text += fmt.Sprintf(" %s to this program %s for that.", phrase.Counted(h.held, "request", "requests"),
 			verb(h.held, "waits", "wait"))
 	}
 	for _, g := range slices.Concat(firstGroup(h.waiting), firstGroup(h.queue)) {

@@ -200,6 +200,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, %s, and no thread has got it.",
 			phrase.ThreadsOf(n), lock, phrase.Seconds(e.Whole()), place)
 	}
+	v.Text += c.ofTimers(e)
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: fmt.Sprintf("In %s, %s waited for the lock, such as %s:", phrase.Counted(len(c.waiters), "look", "looks"),
 			numbers(c.waiters), phrase.ThreadName(gather.Ref(c.example))),
@@ -221,6 +222,30 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	}
 	c.addWaits(e, &v)
 	return v
+}
+
+// timerClass is the class of .NET whose methods call the callbacks of timers (System.Private.CoreLib, Timer.cs).
+const timerClass = "System.Threading.TimerQueueTimer."
+
+// ofTimers says that callbacks of timers wait for the lock. The text begins with a blank; "": no callbacks wait.
+func (c *convoy) ofTimers(e *evidence) string {
+	n := 0
+	threads := e.Last().Snap.Threads
+	for i := range threads {
+		if t := &threads[i]; slices.ContainsFunc(c.threads, func(o snapshot.ThreadRef) bool {
+			return o.OSThreadID == t.OSThreadID
+		}) && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
+			return strings.HasPrefix(f.Method,
+				timerClass)
+		}) {
+			n++
+		}
+	}
+	if n < fewWaiters {
+		return ""
+	}
+	return fmt.Sprintf(" %d of them are callbacks of timers. Callbacks pile up if they take longer than the timer's "+
+		"period.", n)
 }
 
 // takesTurns reports whether the threads look like consumers of a queue that wait for work in turn.

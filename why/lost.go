@@ -51,8 +51,8 @@ func (e *evidence) lostFor(l *snapshot.Lost) time.Duration {
 		return gather.LostGap
 	}
 	stood, was, found := stoodStill(before, after), map[uint64]int{}, false
-	for _, key := range before.Waiting {
-		was[key]++
+	for _, wait := range before.Waiting {
+		was[wait.Key]++
 	}
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]

@@ -90,9 +90,7 @@ func judgeStalled(e *evidence) []profile.Verdict {
 			list = append(list, s)
 		}
 	}
-	slices.SortFunc(list, func(a, b standing) int {
-		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(placeOf(a.group), placeOf(b.group)))
-	})
+	list = joined(list)
 	for i := range list {
 		c := list[i].certainty(after.At-before.At, after.Requests.CapturedAt)
 		switch own := awaitsSource(&list[i].group.Doing); {
@@ -110,6 +108,39 @@ func judgeStalled(e *evidence) []profile.Verdict {
 		return out
 	}
 	return e.stalledSources(before, after)
+}
+
+// joined makes one of the standings for one path in one own method with the same kind of wait, whatever calls of .NET
+// lead to the wait. The standings with the most requests come first.
+func joined(list []standing) (out []standing) {
+	order := func(a, b standing) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(placeOf(a.group), placeOf(b.group)))
+	}
+	slices.SortFunc(list, order)
+	by := map[string]int{}
+	for _, s := range list {
+		d := &s.group.Doing
+		own := gather.OwnFrame(d.Frames)
+		if d.Wait == nil || own == nil {
+			out = append(out, s)
+			continue
+		}
+		key := strings.Join([]string{s.group.Method, s.group.Path, string(d.Wait.Kind), d.Wait.Type, own.Module,
+			own.Method}, "\x00")
+		at, ok := by[key]
+		if !ok {
+			by[key] = len(out)
+			out = append(out, s)
+			continue
+		}
+		o := &out[at]
+		o.count, o.threads = o.count+s.count, append(o.threads, s.threads...)
+		if o.oldest.IsZero() || !s.oldest.IsZero() && s.oldest.Before(o.oldest) {
+			o.oldest = s.oldest
+		}
+	}
+	slices.SortFunc(out, order)
+	return out
 }
 
 // stoodStill counts the async methods that have been in one wait since the first look, by the key of their chain.
@@ -362,7 +393,7 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 		v.Text += fmt.Sprintf(", and the oldest was begun %s ago",
 			phrase.Seconds(after.Requests.CapturedAt.Sub(s.oldest)))
 	}
-	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing),
+	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing),
 		phrase.Method(gather.OwnFrame(s.group.Doing.Frames)))
 	switch d := &s.group.Doing; {
 	case c != profile.Possible || d.Call != nil:
@@ -378,16 +409,19 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	if own := awaitsSource(&s.group.Doing); own != "" {
 		e.addSource(&v, own)
 	}
-	if n := e.requestsEnded(); n >= 0 {
+	switch n := e.requestsEnded(); {
+	case n == 0:
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: "No request ended meanwhile."})
+	case n > 0:
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s of the process ended meanwhile.", phrase.Counted(n, "request", "requests")),
+			Text: fmt.Sprintf("%s ended meanwhile.", phrase.Counted(n, "other request", "other requests")),
 		})
 	}
 	for i := 1; i < len(list) && i < maxShown; i++ {
 		o := &list[i]
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("%s for %s %s stand still as well. %s.", phrase.Counted(o.count, "request", "requests"),
-				o.group.Method, o.group.Path, waitsForText(&o.group.Doing)),
+				o.group.Method, o.group.Path, e.waitsForText(&o.group.Doing)),
 			Frames: o.group.Doing.Frames,
 		})
 	}
@@ -395,7 +429,7 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 }
 
 // waitsForText is a clause about what requests wait for.
-func waitsForText(d *snapshot.Doing) string {
+func (e *evidence) waitsForText(d *snapshot.Doing) string {
 	switch {
 	case d.Call != nil:
 		return "The requests wait for a call to " + d.Call.Authority
@@ -404,7 +438,7 @@ func waitsForText(d *snapshot.Doing) string {
 	case d.WaitsFor.Target != "":
 		return "The requests wait for " + d.WaitsFor.Target
 	}
-	if thing := awaitedThings[d.WaitsFor.Kind]; thing != "" {
+	if thing := e.awaitedThing(d.WaitsFor); thing != "" {
 		return "The requests wait for " + thing
 	}
 	return "The requests wait for " + cmp.Or(display.ShortType(d.WaitsFor.Type), string(d.WaitsFor.Kind))

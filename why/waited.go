@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
@@ -26,9 +27,9 @@ func (e *evidence) waited() (out []profile.Evidence) {
 	out = append(out, e.waitingThreads()...)
 	l := e.LastFlight()
 	if l == nil {
-		return append(out, waitingMethods(e.Chains)...)
+		return append(out, e.waitingChains(e.Chains)...)
 	}
-	out = append(out, waitingMethods(l.Tasks.Chains)...)
+	out = append(out, e.waitingChains(l.Tasks.Chains)...)
 	if list := l.RequestsNow(); len(list) > 0 {
 		oldest := slices.MinFunc(list, func(a, b snapshot.Request) int { return sinceOrder(&a, &b) })
 		text := phrase.Counted(len(list), "request is in flight", "requests are in flight")
@@ -119,8 +120,46 @@ var awaitedThings = map[snapshot.AwaitedKind]string{
 	snapshot.AwaitsCompletion: "a TaskCompletionSource", snapshot.AwaitsSocket: "a socket",
 }
 
-// waitingMethods are the suspended methods of the program, by the object at the end of their chain.
-func waitingMethods(chains []snapshot.TaskChain) (out []profile.Evidence) {
+// awaitedThing names an awaited object that other code of the program has to complete; "": the object is not one. A
+// SemaphoreSlim has the name of its field, if the waits of threads, or the search for permits, know the field.
+func (e *evidence) awaitedThing(w *snapshot.Awaited) string {
+	thing := awaitedThings[w.Kind]
+	if field := display.Field(e.fieldOf(w.Object)); w.Kind == snapshot.AwaitsSemaphore && field != "" {
+		return "SemaphoreSlim (" + field + ")"
+	}
+	return thing
+}
+
+// fieldOf is the field of a semaphore; "": not known.
+func (e *evidence) fieldOf(object uint64) string {
+	if object == 0 {
+		return ""
+	}
+	for i := range e.Lost {
+		if l := &e.Lost[i]; l.Object == object {
+			return l.Field
+		}
+	}
+	if len(e.Looks) > 0 {
+		threads := e.Last().Snap.Threads
+		for i := range threads {
+			if w := threads[i].Wait; w != nil && w.Kind == snapshot.SemaphoreWait && w.Object == object {
+				return w.Field
+			}
+		}
+	}
+	if e.Likely != nil {
+		for i := range e.Likely.Needs {
+			if n := &e.Likely.Needs[i]; n.Kind == snapshot.SemaphoreLock && n.Object == object {
+				return n.Field
+			}
+		}
+	}
+	return ""
+}
+
+// waitingChains are the suspended methods of the program, by the object at the end of their chain.
+func (e *evidence) waitingChains(chains []snapshot.TaskChain) (out []profile.Evidence) {
 	type group struct {
 		first *snapshot.TaskChain
 		thing string
@@ -134,7 +173,7 @@ func waitingMethods(chains []snapshot.TaskChain) (out []profile.Evidence) {
 			own.Origin() != snapshot.OfUser {
 			continue
 		}
-		thing := awaitedThings[c.WaitsFor.Kind]
+		thing := e.awaitedThing(c.WaitsFor)
 		switch w := c.WaitsFor; {
 		case w.Target != "":
 			thing = w.Target
