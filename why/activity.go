@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -147,5 +148,58 @@ func (e *evidence) starved(a *profile.ActivityCPU, first, last *gather.Moment) [
 		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s.", gather.AtOnce(int64(others), took),
 			phrase.Counted(e.CPUs, "CPU", "CPUs"))
 	}
-	return []profile.Evidence{{Text: text}}
+	return append([]profile.Evidence{{Text: text}}, e.standReady()...)
+}
+
+// standReady says where threads stood that were ready to run nearly all the time, and that too few samples tell of. The
+// looks alone tell where: without a CPU, a thread of a healthy program stands still, too.
+func (e *evidence) standReady() (out []profile.Evidence) {
+	type group struct {
+		at      *snapshot.Thread
+		looks   int // the fewest of a thread
+		threads []gather.Watched
+	}
+	groups := map[string]*group{}
+	threads := e.Threads()
+	for i := range threads {
+		w := &threads[i]
+		in, at, looks := seenIn(w)
+		if w.Last().ManagedThreadID == 0 || float64(w.Ran+w.Ready) < wholeCPU*float64(e.Whole()) || w.Ready < w.Ran ||
+			looks < 2 {
+			continue
+		}
+		g := groups[in]
+		if g == nil {
+			g = &group{at, looks, nil}
+			groups[in] = g
+		}
+		g.looks, g.threads = min(g.looks, looks), append(g.threads, *w)
+	}
+	list := sortedBy(groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.at.OSThreadID, b.at.OSThreadID))
+	})
+	mode, sampled := e.runningMode()
+	for _, g := range list {
+		if sampled {
+			if _, n := weigh(e.Samples, runsOf(e.Samples, idsOf(g.threads), mode)); n >= leastRun {
+				continue // the judges have seen the samples
+			}
+		}
+		refs := make([]snapshot.ThreadRef, len(g.threads))
+		for i := range refs {
+			refs[i] = gather.Ref(g.threads[i].Last())
+		}
+		who, was := phrase.ThreadName(refs[0]), "was"
+		if len(refs) > 1 {
+			who, was = phrase.ThreadsOf(len(refs)), "were"
+		}
+		out = append(out, profile.Evidence{
+			Text: fmt.Sprintf("%s %s ready to run nearly all the time, in %s in %d of %d looks. With so little CPU time "+
+				"it cannot be told whether that is a loop.", who, was, phrase.Method(gather.OwnFrame(g.at.Frames)),
+				g.looks,
+				len(e.Looks)),
+			Frames: g.at.Frames, Threads: refs,
+		})
+	}
+	return out[:min(len(out), maxLoops)]
 }

@@ -693,9 +693,43 @@ func TestLittleCPU(t *testing.T) {
 		switch {
 		case tt.says == "" && len(list) > 0:
 			t.Errorf("%s: %s", tt.name, list[0].Text)
-		case tt.says != "" && (len(list) != 1 || !strings.HasSuffix(list[0].Text, tt.says)):
+		case tt.says != "" && (len(list) != 2 || !strings.HasSuffix(list[0].Text, tt.says)):
 			t.Errorf("%s: %+v", tt.name, list)
+		case tt.says != "" && (len(list[1].Threads) != 10 || len(list[1].Frames) == 0 ||
+			!strings.HasPrefix(list[1].Text,
+				"10 threads were ready to run nearly all the time, in Shop.Orders.Add in 4 of 4 looks.")):
+			t.Errorf("%s: %+v", tt.name, list[1])
 		}
+	}
+}
+
+// TestStandReady: the looks tell where starved threads stand. Not told are threads that move, wait or are told by
+// samples, and looks without a stack do not count.
+func TestStandReady(t *testing.T) {
+	looks := make([][]snapshot.Thread, 4)
+	for i := range looks {
+		bare := running(5)
+		bare.Complete = i > 1
+		if i > 1 {
+			bare = running(5, "Shop.Orders.Add")
+		}
+		looks[i] = []snapshot.Thread{
+			running(1, "Shop.Orders.Add"), running(2, "Shop.Cache.Find"), running(3, []string{"Shop.A", "Shop.B"}[i%2]),
+			running(4, "Shop.Cache.Find"), bare,
+		}
+	}
+	e := looksAt(looks...).runs(1, 0.01, 0.98).runs(2, 0.2, 0.79).runs(3, 0.01, 0.98).runs(4, 0.01, 0.2).
+		runs(5, 0.01, 0.98)
+	e.CPUs = 4
+	e.Moments = []gather.Moment{{}, {At: 4 * time.Second, CPU: time.Second}}
+	r := e.recorded(3, profile.CPU)
+	for range leastRun {
+		r.add(2, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", "Shop.Cache.Find")
+	}
+	list := r.done().activity().CPU.OfNote
+	if len(list) != 2 || !strings.Contains(list[1].Text, "2 threads were ready to run nearly all the time, in "+
+		"Shop.Orders.Add in 2 of 4 looks.") {
+		t.Errorf("%+v", list)
 	}
 }
 

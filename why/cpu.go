@@ -110,17 +110,7 @@ func (e *evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [
 // staysIn is the own method of a thread, in at least two looks and in each of the thread's few samples; "": several
 // methods.
 func (e *evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
-	in, looks := "", 0
-	for _, t := range w.Looks {
-		own := gather.OwnFrame(t.Frames)
-		if own == nil && !t.Complete {
-			continue // without a CPU during the look
-		}
-		if own == nil || in != "" && own.Display != in {
-			return ""
-		}
-		in, looks = own.Display, looks+1
-	}
+	in, _, looks := seenIn(w)
 	mine := runsOf(e.Samples, idsOf([]gather.Watched{*w}), mode)
 	all, n := weigh(e.Samples, mine)
 	list := gather.Sites(e.Samples, mine)
@@ -129,6 +119,22 @@ func (e *evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
 		return ""
 	}
 	return in
+}
+
+// seenIn is the own method of a thread in all looks that have the thread's stack, with the stack in one of the looks
+// and the number of these looks; "": several methods.
+func seenIn(w *gather.Watched) (in string, stack *snapshot.Thread, looks int) {
+	for _, t := range w.Looks {
+		own := gather.OwnFrame(t.Frames)
+		if own == nil && !t.Complete {
+			continue // without a CPU during the look
+		}
+		if own == nil || in != "" && own.Display != in {
+			return "", nil, 0
+		}
+		in, stack, looks = own.Display, t, looks+1
+	}
+	return in, stack, looks
 }
 
 func idsOf(threads []gather.Watched) map[int]bool {
@@ -192,7 +198,7 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 
 // tooBusy notes that the starved threads cannot be judged individually, unless judgeThrottled blames the control
 // group. The note says what the threads do together. If all starved threads together have hardly run, other processes
-// have used the CPUs, and tooBusy notes nothing.
+// have used the CPUs, and tooBusy notes nothing: see starved.
 func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
 	ran := time.Duration(0)
 	for i := range starved {
