@@ -23,5 +23,6 @@
 // The packages are in the layer proof: "make proof" runs the short forms, "make proof FORM=full" the
 // long forms, with the tags proof and full; PROOF=oracle runs a single package. See
 // internal/testenv/layer. A proof that needs private parts of a package is in the package itself:
-// the faults of internal/target/live, the attacks of internal/replay.
+// the faults of internal/target/live, the attacks of internal/replay, the walks without a stop of
+// internal/session.
 package proof
