@@ -134,14 +134,14 @@ type pagePart struct {
 func writePlumbing(w io.Writer, r, base *profile.Recording) error {
 	out := pagePlumbing{MinFold: snapshot.MinFold, Recording: []int32{}, Base: []int32{}}
 	index := map[string]int32{}
-	for i, p := range snapshot.PlumbingTable() {
+	for i, p := range snapshot.FrameworkParts() {
 		index[p.Name] = int32(i)
 		out.Parts = append(out.Parts, pagePart{p.Name, append([]string{}, p.Implied...)})
 	}
 	of := func(r *profile.Recording) []int32 {
 		pairs := []int32{}
 		for i := range r.Functions {
-			if p := r.Functions[i].Plumbing(); p != "" {
+			if p := r.Functions[i].FrameworkPart(); p != "" {
 				pairs = append(pairs, int32(i), index[p])
 			}
 		}

@@ -220,9 +220,9 @@ func TestPageFigures(t *testing.T) {
 		})
 		t.Run(tt.name+", folded", func(t *testing.T) {
 			b.eval("clrsnap.choose({"+everything+", plumbing: false, "+tt.choice+"})", nil)
-			whole := r.FoldPlumbing()
+			whole := r.FoldFramework()
 			if strings.Contains(tt.choice, "waits") {
-				whole = r.ByWait().FoldPlumbing()
+				whole = r.ByWait().FoldFramework()
 			}
 			s := whole.Select(tt.s)
 			b.checkFigures(t, figuresOf(s), s)

@@ -34,7 +34,7 @@ func linesText(r *profile.Recording, m profile.Mode, function string) []string {
 func TestLineTotals(t *testing.T) {
 	r := profiletest.SourceShop()
 	for name, r := range map[string]*profile.Recording{
-		"whole": r, "selected": r.Select(profile.Selection{}), "folded": r.FoldPlumbing(),
+		"whole": r, "selected": r.Select(profile.Selection{}), "folded": r.FoldFramework(),
 		"without text": r.WithoutText(),
 	} {
 		for _, c := range []struct {

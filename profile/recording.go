@@ -13,6 +13,7 @@
 package profile
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -315,4 +316,10 @@ func (r *Recording) Weight(m Mode) int64 {
 		}
 	}
 	return sum
+}
+
+// FrameworkPart returns the part of .NET of f, for example "pool" or "Kestrel", if f is a framework frame; "" if not.
+// Framework frames lead from a thread to the program's code.
+func (f *Function) FrameworkPart() string {
+	return snapshot.FrameworkPartOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin())
 }

@@ -135,7 +135,7 @@ func checkFolded(t *testing.T, r *profile.Recording) (missing string) {
 		}
 		return n
 	}
-	folded := r.FoldPlumbing()
+	folded := r.FoldFramework()
 	if folded.Weight(profile.Wall) != r.Weight(profile.Wall) {
 		t.Errorf("it stands for %d ns, folded for %d", r.Weight(profile.Wall), folded.Weight(profile.Wall))
 	}

@@ -14,7 +14,7 @@ func (o *TopOptions) worked(r *profile.Recording) *profile.Recording {
 	if o.Plumbing || len(work.Nodes) > maxFolded || len(work.Samples) > maxFolded {
 		return work
 	}
-	return work.FoldPlumbing()
+	return work.FoldFramework()
 }
 
 // maxFolded bounds the recordings whose framework frames are folded, in nodes of stacks and in samples:

@@ -1,5 +1,5 @@
 // Plumbing: the frames of .NET that only lead from a thread to the program's code. Runs of them
-// become one frame, as in snapshot/plumbing.go, unless the selection asks for plumbing.
+// become one frame, as in snapshot/frameworkframes.go, unless the selection asks for plumbing.
 
 // readPlumbing gives each recording the part of .NET that its functions are plumbing of: plumbing[f]
 // is the index of the part, or -1. It returns all parts.

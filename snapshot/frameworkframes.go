@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// plumbing are the parts of .NET that only lead from a thread to the program's code and back, from .NET 8 on, as
+// frameworkParts are the parts of .NET that only lead from a thread to the program's code and back, from .NET 8 on, as
 // beginnings of method names. The table has neither the methods in which a thread waits, nor methods that work for
 // the program, for example serializers. A method belongs to the first part that fits.
 //
 // The sources are Thread.cs, ThreadPoolWorkQueue.cs, PortableThreadPool*.cs, TimerQueue*.cs and the folders
 // Threading/Tasks and Runtime/CompilerServices of src/libraries/System.Private.CoreLib/src/System,
 // src/libraries/System.Net.Sockets and System.IO.Pipelines of dotnet/runtime; dotnet/aspnetcore.
-var plumbing = []PlumbingPart{
+var frameworkParts = []FrameworkPart{
 	{Name: partThread, Implied: started, methods: []string{
 		"System.Threading.Thread.StartCallback", "System.Threading.Thread+StartHelper.",
 	}},
@@ -83,19 +83,20 @@ const resumeStub = "IL_STUB_AsyncResume"
 // Parts that imply the ubiquitous parts.
 var started, served = []string{partPool, partTimer}, []string{partKestrel, partASPNET, partHost}
 
-// PlumbingPart is a part of .NET with framework frames.
-type PlumbingPart struct {
+// FrameworkPart is a part of .NET with framework frames.
+type FrameworkPart struct {
 	Name    string
 	Implied []string // a run through one of these parts does not mention the part
 
 	methods []string
 }
 
-// PlumbingTable returns all parts.
-func PlumbingTable() []PlumbingPart { return slices.Clone(plumbing) }
+// FrameworkParts returns all parts.
+func FrameworkParts() []FrameworkPart { return slices.Clone(frameworkParts) }
 
-// Plumbing is Function.Plumbing of f's function.
-func (f *Frame) Plumbing() string {
+// FrameworkPart returns the part of .NET of f, for example "pool" or "Kestrel", if f is a framework frame; "" if not.
+// Framework frames lead from a thread to the program's code.
+func (f *Frame) FrameworkPart() string {
 	return FrameworkPartOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin())
 }
 
@@ -108,9 +109,9 @@ func FrameworkPartOf(kind Kind, method string, origin Origin) string {
 	if !strings.HasPrefix(method, "System.") && !strings.HasPrefix(method, "Microsoft.") && method != resumeStub {
 		return ""
 	}
-	for i := range plumbing {
-		if hasPrefix(method, plumbing[i].methods) {
-			return plumbing[i].Name
+	for i := range frameworkParts {
+		if hasPrefix(method, frameworkParts[i].methods) {
+			return frameworkParts[i].Name
 		}
 	}
 	return ""
@@ -136,7 +137,7 @@ func Folds(frames []Frame) []Fold {
 	for at < len(frames) {
 		end, parts := at, []string(nil)
 		for ; end < len(frames); end++ {
-			part := plumbingAt(frames, end)
+			part := frameworkPartAt(frames, end)
 			if part == "" {
 				break
 			}
@@ -144,34 +145,35 @@ func Folds(frames []Frame) []Fold {
 		}
 		if end-at >= MinFold {
 			slices.Reverse(parts)
-			folds = append(folds, Fold{at, end - at, PlumbingParts(parts)})
+			folds = append(folds, Fold{at, end - at, JoinFrameworkParts(parts)})
 		}
 		at = max(end, at+1)
 	}
 	return folds
 }
 
-// plumbingAt is the Plumbing of a frame in a stack. An inlined method of .NET is a framework frame by itself, or if
-// its frame is.
-func plumbingAt(frames []Frame, i int) string {
-	part := frames[i].Plumbing()
+// frameworkPartAt is the FrameworkPart of a frame in a stack. An inlined method of .NET is a framework frame by itself,
+// or if its frame is.
+func frameworkPartAt(frames []Frame, i int) string {
+	part := frames[i].FrameworkPart()
 	for part == "" && i+1 < len(frames) && frames[i].Inlined && frames[i].Origin() == OfFramework {
 		i++
-		part = frames[i].Plumbing()
+		part = frames[i].FrameworkPart()
 	}
 	return part
 }
 
-// PlumbingParts describes a run of framework frames by its parts, base first: each part once, without implied parts.
-func PlumbingParts(parts []string) string {
+// JoinFrameworkParts describes a run of framework frames by its parts, base first: each part once, without implied
+// parts.
+func JoinFrameworkParts(parts []string) string {
 	var out []string
 	for _, p := range parts {
 		if slices.Contains(out, p) {
 			continue
 		}
-		i := slices.IndexFunc(plumbing, func(t PlumbingPart) bool { return t.Name == p })
+		i := slices.IndexFunc(frameworkParts, func(t FrameworkPart) bool { return t.Name == p })
 		implied := func(by string) bool { return slices.Contains(parts, by) }
-		if i < 0 || !slices.ContainsFunc(plumbing[i].Implied, implied) {
+		if i < 0 || !slices.ContainsFunc(frameworkParts[i].Implied, implied) {
 			out = append(out, p)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"clrsnap/snapshot"
 )
 
-// FoldPlumbing returns a copy of r in which each run of framework frames is one frame. The frame's function is
+// FoldFramework returns a copy of r in which each run of framework frames is one frame. The frame's function is
 // named after the parts of .NET in the run, for example "[pool → Kestrel]". As in Folds, no run contains the leaf
 // of a stack, nor the managed frame nearest to the leaf. The copy and r share data: neither may be changed
 // afterwards.
-func (r *Recording) FoldPlumbing() *Recording {
+func (r *Recording) FoldFramework() *Recording {
 	f := folder{
 		r: r, runs: runsOf(r), closed: unknown(len(r.Nodes)), leaves: unknown(len(r.Nodes)),
 		functions: unknown(len(r.Functions)), locations: unknown(len(r.Locations)),
@@ -56,11 +56,11 @@ func runsOf(r *Recording) runs {
 	lists, known := [][]string{nil}, map[step]int32{}
 	parts := make([]string, len(r.Functions))
 	for i := range r.Functions {
-		parts[i] = r.Functions[i].Plumbing()
+		parts[i] = r.Functions[i].FrameworkPart()
 	}
 	for n := 1; n < len(r.Nodes); n++ {
 		parent := r.Nodes[n].Parent
-		part := r.plumbingAt(int32(n), parts)
+		part := r.frameworkPartAt(int32(n), parts)
 		if part == "" {
 			continue
 		}
@@ -74,7 +74,7 @@ func runsOf(r *Recording) runs {
 				list := append(slices.Clone(lists[here.parts]), part)
 				at = int32(len(lists))
 				known[s], lists = at, append(lists, list)
-				out.labels = append(out.labels, "["+snapshot.PlumbingParts(list)+"]")
+				out.labels = append(out.labels, "["+snapshot.JoinFrameworkParts(list)+"]")
 			}
 			here.parts = at
 		}
@@ -83,9 +83,9 @@ func runsOf(r *Recording) runs {
 	return out
 }
 
-// plumbingAt is the part of .NET of a node's frame, given the parts by function. As in Folds, an inlined method of
+// frameworkPartAt is the part of .NET of a node's frame, given the parts by function. As in Folds, an inlined method of
 // .NET is a framework frame by itself, or if its frame is.
-func (r *Recording) plumbingAt(node int32, parts []string) string {
+func (r *Recording) frameworkPartAt(node int32, parts []string) string {
 	function := r.Locations[r.Nodes[node].Location].Function
 	for parts[function] == "" && r.inlined(node) && r.Functions[function].Origin() == snapshot.OfFramework {
 		node = r.Nodes[node].Parent

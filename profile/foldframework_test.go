@@ -96,8 +96,8 @@ func TestFolds(t *testing.T) {
 	}
 }
 
-// TestFoldPlumbing: the stacks of a recording fold like the stacks of threads, and weights stay.
-func TestFoldPlumbing(t *testing.T) {
+// TestFoldFramework: the stacks of a recording fold like the stacks of threads, and weights stay.
+func TestFoldFramework(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{OSThreadID: 1})
 	stacks := [][]string{web, web[2:], web[3:], web[4:], web[5:], web[6:], web[11:], web[12:], nil}
@@ -110,7 +110,7 @@ func TestFoldPlumbing(t *testing.T) {
 		b.Add(Sample{Node: b.Stack(locations), Weight: 1 << i})
 	}
 	r := b.Recording()
-	folded := r.FoldPlumbing()
+	folded := r.FoldFramework()
 	if len(folded.Samples) != len(stacks) || folded.Weight(CPU) != r.Weight(CPU) {
 		t.Fatalf("%d samples of %d", len(folded.Samples), folded.Weight(CPU))
 	}
@@ -166,7 +166,7 @@ func TestFoldsWait(t *testing.T) {
 		t.Errorf("inlined into Sleep: %+v", got)
 	}
 	var got []string
-	folded := b.Recording().FoldPlumbing()
+	folded := b.Recording().FoldFramework()
 	for l := range folded.Stack(folded.Samples[0].Node) {
 		got = append(got, folded.Functions[l.Function].Display)
 	}
