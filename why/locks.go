@@ -232,11 +232,10 @@ func (c *convoy) ofTimers(e *evidence) string {
 	n := 0
 	threads := e.Last().Snap.Threads
 	for i := range threads {
-		if t := &threads[i]; slices.ContainsFunc(c.threads, func(o snapshot.ThreadRef) bool {
-			return o.OSThreadID == t.OSThreadID
-		}) && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
-			return strings.HasPrefix(f.Method,
-				timerClass)
+		t := &threads[i]
+		waits := slices.ContainsFunc(c.threads, func(o snapshot.ThreadRef) bool { return o.OSThreadID == t.OSThreadID })
+		if waits && isLock(t.Wait) && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
+			return strings.HasPrefix(f.Method, timerClass)
 		}) {
 			n++
 		}
@@ -244,8 +243,8 @@ func (c *convoy) ofTimers(e *evidence) string {
 	if n < fewWaiters {
 		return ""
 	}
-	return fmt.Sprintf(" %d of them are callbacks of timers. Callbacks pile up if they take longer than the timer's "+
-		"period.", n)
+	return fmt.Sprintf(" In the last look, %d callbacks of timers wait. Callbacks pile up if they take longer than the "+
+		"timer's period.", n)
 }
 
 // takesTurns reports whether the threads look like consumers of a queue that wait for work in turn.

@@ -114,7 +114,7 @@ func TestLostFor(t *testing.T) {
 
 // TestTimerCallbacks: callbacks of timers that wait for a lock are told.
 func TestTimerCallbacks(t *testing.T) {
-	const says = "callbacks of timers. Callbacks pile up if they take longer than the timer's period."
+	const says = "callbacks of timers wait. Callbacks pile up if they take longer than the timer's period."
 	queue := queueFor(6)
 	if v := judgeLocks(same(4, queue...)); strings.Contains(v[0].Text, says) {
 		t.Errorf("no timer is known: %s", v[0].Text)
@@ -122,5 +122,5 @@ func TestTimerCallbacks(t *testing.T) {
 	for i := range queue[1:] {
 		queue[1+i].Frames = append(queue[1+i].Frames, stack("System.Threading.TimerQueueTimer.CallCallback")...)
 	}
-	verdict(t, judgeLocks(same(4, queue...)), profile.CauseLockContention, profile.Likely, " 6 of them are "+says)
+	verdict(t, judgeLocks(same(4, queue...)), profile.CauseLockContention, profile.Likely, " In the last look, 6 "+says)
 }
