@@ -138,9 +138,6 @@ func testWait(t *testing.T, scope Scope) {
 	}
 	bytes := 0
 	visit := func(r *Record) { bytes += len(r.Stack) }
-	if scope == Unfiltered { // perhaps other programs' samples
-		readUntil(t, e, visit, func() bool { return bytes > 0 })
-	} else if err := e.Read(visit); err != nil || bytes == 0 {
-		t.Errorf("%d bytes of stack, %v", bytes, err)
-	}
+	// What is enough to read may be other programs' samples, or records of their threads and mappings.
+	readUntil(t, e, visit, func() bool { return bytes > 0 })
 }
