@@ -40,6 +40,7 @@ func TestBlockedIO(t *testing.T) {
 			{"child", nil},
 		} {
 			t.Run(tt.of, func(t *testing.T) {
+				t.Parallel()
 				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
 				testenv.UntilSeen(t, func() string { // until the pipe is full, and has been for a look
 					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})

@@ -425,6 +425,7 @@ func TestStandstill(t *testing.T) {
 			{"messages,gate,steps,slow-reader", "", nil},
 		} {
 			t.Run(tt.of, func(t *testing.T) {
+				t.Parallel()
 				a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
 				took := time.Second // longer each time: on a busy machine a look takes long
 				testenv.UntilSeen(t, func() string {

@@ -69,6 +69,7 @@ func TestEndsOfWaits(t *testing.T) {
 					}
 				}
 				t.Run(name, func(t *testing.T) {
+					t.Parallel()
 					compile.Runtime, compile.Args = runtime, []string{"--of", tt.of}
 					a := testenv.Start(t, "stalls", compile)
 					testenv.UntilSeen(t, func() string {
