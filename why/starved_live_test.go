@@ -24,8 +24,9 @@ import (
 )
 
 // TestLookAtStarved: of threads that hardly get a CPU beside other programs, the looks alone tell where the threads
-// stand.
+// stand. The other programs would starve the tests beside this test, too.
 func TestLookAtStarved(t *testing.T) {
+	layer.Full(t)
 	const crowd = 12
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, version string) {
 		a := testenv.Start(t, "ailing", testenv.Options{
