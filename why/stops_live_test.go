@@ -24,22 +24,24 @@ func TestLookStopsNobody(t *testing.T) {
 		if err := of.CanLook(); err != nil {
 			layer.Lacking(t, err.Error())
 		}
+		stops := func(err error, before int) int {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return of.Stops() - before
+		}
 		for range 3 {
-			if _, err := s.Snapshot(context.Background(), session.SnapshotOptions{}); err != nil || of.Stops() > 0 {
-				t.Fatalf("stacks: %v, %d stops", err, of.Stops())
-			}
-			if _, err := p.SnapshotWaits(context.Background(), nil); err != nil || of.Stops() > 0 {
-				t.Fatalf("locks: %v, %d stops", err, of.Stops())
-			}
+			livetest.StopsNobody(t, "stacks", func() int {
+				before := of.Stops()
+				_, err := s.Snapshot(context.Background(), session.SnapshotOptions{})
+				return stops(err, before)
+			})
+			livetest.StopsNobody(t, "locks", func() int {
+				before := of.Stops()
+				_, err := p.SnapshotWaits(context.Background(), nil)
+				return stops(err, before)
+			})
 		}
-		// A thread that has a CPU at each try is stopped in the end: never in two diagnoses, one after the other.
-		for range 2 {
-			r := look(t, a, why.Options{For: 2 * time.Second})
-			if r.Stops == 0 {
-				return
-			}
-			t.Logf("a diagnosis: %d stops", r.Stops)
-		}
-		t.Error("each diagnosis stops threads")
+		livetest.StopsNobody(t, "a diagnosis", func() int { return look(t, a, why.Options{For: 2 * time.Second}).Stops })
 	})
 }

@@ -64,3 +64,17 @@ func Visit(tb testing.TB, a *testenv.App) (end func()) {
 		visitors.Wait()
 	}
 }
+
+// StopsNobody requires that one of two runs stops no thread: a thread that has a CPU whenever it is looked at is stopped
+// in the end, but not each time.
+func StopsNobody(t *testing.T, what string, run func() (stops int)) {
+	t.Helper()
+	for range 2 {
+		n := run()
+		if n == 0 {
+			return
+		}
+		t.Logf("%s: %d stops", what, n)
+	}
+	t.Errorf("%s: each run stops threads", what)
+}
