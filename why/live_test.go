@@ -644,29 +644,31 @@ func TestPoolWaits(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		waits := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "syncover"}})
 		sleeps := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "retries"}})
-		var r *why.Report
 		const none = "0 work items are queued now" // zero sooner or later: the runtime's own work is queued at times
-		for range 10 {
-			r = look(t, waits, why.Options{For: time.Second, NoAgent: true})
-			if len(r.Verdicts) == 1 && strings.Contains(shows(&r.Verdicts[0]), none) {
-				break
+		testenv.UntilSeen(t, func() string {
+			r := look(t, waits, why.Options{For: time.Second, NoAgent: true})
+			for i := range r.Verdicts {
+				v := &r.Verdicts[i]
+				if strings.Contains(shows(v), none) {
+					checkVerdict(t, v, v.Cause == profile.CausePoolStarvation && v.Certainty == profile.Likely,
+						[]string{"Shop.Busy.Ask", "sync over async", "The pool says: "})
+					return ""
+				}
 			}
-		}
-		if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CausePoolStarvation ||
-			r.Verdicts[0].Certainty != profile.Likely {
-			t.Fatalf("%v, looked at %q", r.Verdicts, r.Looked)
-		}
-		for _, s := range []string{"Shop.Busy.Ask", "sync over async", none, "The pool says: "} {
-			if !strings.Contains(shows(&r.Verdicts[0]), s) {
-				t.Errorf("%q is not in %s", s, shows(&r.Verdicts[0]))
+			return fmt.Sprintf("an empty queue in %v, looked at %q", r.Verdicts, r.Looked)
+		})
+		testenv.UntilSeen(t, func() string {
+			r := look(t, sleeps, why.Options{For: time.Second, NoAgent: true})
+			for i := range r.Verdicts {
+				t.Errorf("false: %s", shows(&r.Verdicts[i]))
 			}
-		}
-		r = look(t, sleeps, why.Options{For: time.Second, NoAgent: true})
-		if len(r.Verdicts) > 0 || !slices.ContainsFunc(r.Waits, func(e profile.Evidence) bool {
-			return strings.HasPrefix(e.Text, "2 workers of the thread pool sleep in Shop.Busy.Retry")
-		}) {
-			t.Errorf("%v, %v", r.Verdicts, r.Waits)
-		}
+			if !slices.ContainsFunc(r.Waits, func(e profile.Evidence) bool {
+				return strings.HasPrefix(e.Text, "2 workers of the thread pool sleep in Shop.Busy.Retry")
+			}) {
+				return fmt.Sprintf("sleeping workers in %v", r.Waits)
+			}
+			return ""
+		})
 	})
 }
 
@@ -694,13 +696,15 @@ func testLeaks(t *testing.T, runtime string) {
 	for kind, want := range leaks {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			checkLeak(t, look(t, apps[kind], why.Options{For: 2 * time.Second, NoAgent: true}), want)
+			testenv.UntilSeen(t, func() string {
+				return checkLeak(t, look(t, apps[kind], why.Options{For: 2 * time.Second, NoAgent: true}), want)
+			})
 		})
 	}
 }
 
 // checkLeak requires a leak in the report, with its path; want "": no leak.
-func checkLeak(t *testing.T, r *why.Report, want string) {
+func checkLeak(t *testing.T, r *why.Report, want string) (missing string) {
 	t.Helper()
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
@@ -709,8 +713,9 @@ func checkLeak(t *testing.T, r *why.Report, want string) {
 		}
 	}
 	if want != "" && len(r.Verdicts) == 0 {
-		t.Errorf("nothing is told; looked at %q", r.Looked)
+		return fmt.Sprintf("a leak, but looked at %q", r.Looked)
 	}
+	return ""
 }
 
 // TestLookCore: a core dump tells of a deadlock.
