@@ -39,7 +39,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		}
 	}
 	if l := e.grownList(); l != nil && (best < 0 || lessSure(&growing[best], e.Age, path)) {
-		return []profile.Verdict{l.verdict(e)}
+		return []profile.Verdict{l.listVerdict(e)}
 	}
 	if best < 0 { // no path is known: the collection may be dead and replaced
 		if l := e.grownObjects(); l != nil {

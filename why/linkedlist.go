@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
@@ -20,19 +21,30 @@ type linkedList struct {
 	gather.GrownType
 }
 
-// grownList is the linked list that has grown; nil: there is none. At the first count at most as many objects were kept
-// as were counted, so that the other kept objects have come since. What an element keeps lies behind the element: the
-// type that is reached first is the element's.
-func (e *evidence) grownList() (out *linkedList) {
+// keptTypes are the growing types whose objects are certainly kept.
+func (e *evidence) keptTypes() (out []linkedList) {
 	for _, p := range e.GrowingTypes() {
 		i := slices.IndexFunc(e.Rows, func(r heapwalk.Row) bool { return r.Type == p.Type })
-		if i < 0 || e.Rows[i].Steps < longList || !e.Rows[i].Path.Kept() {
-			continue
+		if i >= 0 && e.Rows[i].Path.Kept() {
+			out = append(out, linkedList{e.Rows[i], p})
 		}
-		l := &linkedList{e.Rows[i], p}
-		l.Pile.Count = min(l.Pile.Count, l.Row.Count)
-		if l.Grows(e.Age) && (out == nil || p.Own == out.Own && l.Steps < out.Steps) {
-			out = l
+	}
+	return out
+}
+
+// grows reports whether the kept objects have become more. At the first count at most as many objects were kept as were
+// counted, so that the other kept objects have come since.
+func (l *linkedList) grows(age time.Duration) bool {
+	l.Pile.Count = min(l.Pile.Count, l.Row.Count)
+	return l.Grows(age)
+}
+
+// grownList is the linked list that has grown; nil: there is none. What an element keeps lies behind the element: the
+// type that is reached first is the element's.
+func (e *evidence) grownList() (out *linkedList) {
+	for _, l := range e.keptTypes() {
+		if l.Steps >= longList && l.grows(e.Age) && (out == nil || l.Own == out.Own && l.Steps < out.Steps) {
+			out = &l
 		}
 	}
 	return out
@@ -41,50 +53,40 @@ func (e *evidence) grownList() (out *linkedList) {
 // grownObjects are the own objects that have become more and keep the most bytes, whatever keeps the objects; nil:
 // there are none. Many small collections, or a tree, have no large collection.
 func (e *evidence) grownObjects() (out *linkedList) {
-	for _, p := range e.GrowingTypes() {
-		i := slices.IndexFunc(e.Rows, func(r heapwalk.Row) bool { return r.Type == p.Type })
-		if !p.Own || i < 0 || !e.Rows[i].Path.Kept() {
-			continue
-		}
-		l := &linkedList{e.Rows[i], p}
-		l.Pile = p.InAny()
-		l.Pile.Count = min(l.Pile.Count, l.Row.Count)
-		if l.Grows(e.Age) && (out == nil || l.Bytes > out.Bytes) {
-			out = l
+	for _, l := range e.keptTypes() {
+		l.Pile = l.InAny()
+		if l.Own && l.grows(e.Age) && (out == nil || l.Bytes > out.Bytes) {
+			out = &l
 		}
 	}
 	return out
 }
 
+// listVerdict tells of a linked list that has grown.
+func (l *linkedList) listVerdict(e *evidence) profile.Verdict {
+	return l.verdict(e, profile.Likely, "are kept in a linked list", fmt.Sprintf("The shortest way to the last one leads "+
+		"over %s references, so the list is no cache and no index: more is put into the list than is taken out.",
+		phrase.Number(int64(l.Steps))))
+}
+
 // objectsVerdict tells of objects that have become more.
 func (l *linkedList) objectsVerdict(e *evidence) profile.Verdict {
-	v := l.verdict(e)
-	v.Certainty = l.Certainty(e.Age, l.Path)
-	v.Text = fmt.Sprintf("Objects pile up: %s objects of %s are kept, %s. %s Objects are added and not removed, unless "+
-		"they are meant to become more.%s%s", phrase.Number(int64(l.Pile.Count)), l.Row.Type, l.More(),
-		l.SinceStart(e.Age), l.keepText(), keptBy(l.Path))
-	return v
+	return l.verdict(e, l.Certainty(e.Age, l.Path), "are kept",
+		"Objects are added and not removed, unless they are meant to become more.")
 }
 
-// keepText says how much the objects keep. The text begins with a blank; "": not known.
-func (l *linkedList) keepText() string {
-	if l.Row.Bytes == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" The objects keep %s.", phrase.BytesOf(int64(l.Row.Bytes)))
-}
-
-func (l *linkedList) verdict(e *evidence) profile.Verdict {
+func (l *linkedList) verdict(e *evidence, c profile.Certainty, kept, reason string) profile.Verdict {
 	v := profile.Verdict{
-		Cause: profile.CauseHeapGrowth, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Objects pile up: %s objects of %s are kept in a linked list, %s. %s The shortest way to the "+
-			"last one leads over %s references, so the list is no cache and no index: more is put into the list than is "+
-			"taken out.", phrase.Number(int64(l.Pile.Count)), l.Row.Type, l.More(), l.SinceStart(e.Age),
-			phrase.Number(int64(l.Steps))),
+		Cause: profile.CauseHeapGrowth, Certainty: c,
+		Text: fmt.Sprintf("Objects pile up: %s objects of %s %s, %s. %s %s", phrase.Number(int64(l.Pile.Count)),
+			l.Row.Type, kept, l.More(), l.SinceStart(e.Age), reason),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.Process.PID),
 			fmt.Sprintf("clrsnap heap %d --roots '^%s$'", e.Process.PID, regexp.QuoteMeta(l.Row.Type))},
 	}
-	v.Text += l.keepText() + keptBy(l.Path)
+	if l.Row.Bytes > 0 {
+		v.Text += fmt.Sprintf(" The objects keep %s.", phrase.BytesOf(int64(l.Row.Bytes)))
+	}
+	v.Text += keptBy(l.Path)
 	v.Evidence = append([]profile.Evidence{{Text: "The way to the last one: " + wayText(l.Path) + "."}},
 		e.grownOld()...)
 	return v

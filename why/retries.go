@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
@@ -28,24 +29,24 @@ func judgeRetries(e *evidence) []profile.Verdict {
 	if len(e.Looks) < 2 || e.span() < gather.Enough || !gather.HasMode(e.Samples, profile.Exception) {
 		return nil
 	}
-	groups := map[string]*retries{}
+	groups, caught := map[string]*retries{}, e.caught()
 	threads := e.Threads()
 	for i := range threads {
 		t, own := threads[i].Last(), sleepsWithin(&threads[i])
 		if own == nil {
 			continue
 		}
-		n, node := e.caughtIn(t.OSThreadID, own)
-		if n < fewRetries {
+		c := caught[catcher{t.OSThreadID, own.Display}]
+		if c.n < fewRetries {
 			continue
 		}
 		g := groups[own.Method]
 		if g == nil {
-			g = &retries{own: own, frames: t.Frames, node: node}
+			g = &retries{own: own, frames: t.Frames, node: c.node}
 			groups[own.Method] = g
 		}
 		g.threads = append(g.threads, gather.Ref(t))
-		g.caught += n
+		g.caught += c.n
 	}
 	for _, g := range sortedBy(groups, func(a, b *retries) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.own.Method, b.own.Method))
@@ -57,17 +58,32 @@ func judgeRetries(e *evidence) []profile.Verdict {
 	return nil
 }
 
-// caughtIn counts the exceptions that a method has caught on a thread. node is the leaf of one of them.
-func (e *evidence) caughtIn(id int, method *snapshot.Frame) (n int64, node int32) {
-	r := e.Samples
+// catcher is a method that has caught exceptions on a thread.
+type catcher struct {
+	thread int
+	method string // display name
+}
+
+// caughtBy is how many exceptions a method has caught. node is the leaf of one of them.
+type caughtBy struct {
+	n    int64
+	node int32
+}
+
+// caught counts the recorded exceptions by the methods that have caught them.
+func (e *evidence) caught() map[catcher]caughtBy {
+	r, out := e.Samples, map[catcher]caughtBy{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
-		if x.Mode == profile.Exception && r.Threads[x.Thread].OSThreadID == id && x.Node > 0 &&
-			r.Function(x.Node).Fate == profile.CaughtBy+method.Display {
-			n, node = n+x.Weight, x.Node
+		if x.Mode != profile.Exception || x.Node == 0 {
+			continue
+		}
+		if method, ok := strings.CutPrefix(r.Function(x.Node).Fate, profile.CaughtBy); ok {
+			of := catcher{r.Threads[x.Thread].OSThreadID, method}
+			out[of] = caughtBy{out[of].n + x.Weight, x.Node}
 		}
 	}
-	return n, node
+	return out
 }
 
 // sleepsWithin is the own frame of a call in which a thread has been in all looks, asleep in most; nil: there is none,

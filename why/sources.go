@@ -94,9 +94,7 @@ func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
 	}
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if !slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
-			return strings.TrimSuffix(f.Display, "{async}") == strings.TrimSuffix(w.Method, "{async}")
-		}) {
+		if !hasMethod(c, w.Method) {
 			continue
 		}
 		s := e.Sources[c.Frames[0].Display]
@@ -106,6 +104,14 @@ func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
 		field = gather.SourceField(s.Path)
 	}
 	return field
+}
+
+// hasMethod reports whether an async method is in a chain.
+func hasMethod(c *snapshot.TaskChain, method string) bool {
+	const mark = "{async}"
+	return slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
+		return strings.TrimSuffix(f.Display, mark) == strings.TrimSuffix(method, mark)
+	})
 }
 
 // completer is an async method or a thread that completes TaskCompletionSources, by its code.

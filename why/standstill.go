@@ -99,12 +99,9 @@ func (e *evidence) sourceBehind(t *snapshot.Thread, own *snapshot.Frame, stood m
 		}
 		return ""
 	}
-	method := strings.TrimSuffix(t.Wait.Method, "{async}")
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if !slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
-			return strings.TrimSuffix(f.Display, "{async}") == method
-		}) {
+		if !hasMethod(c, t.Wait.Method) {
 			continue
 		}
 		if !standsForSource(c, stood) {
