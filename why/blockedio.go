@@ -217,10 +217,10 @@ func (e *evidence) likeCall(c *gather.BlockedCall) (n int) {
 	if c.Stack == nil || !c.Own {
 		return 0
 	}
-	threads := e.Threads()
+	calls, threads := managed(c.Stack.Frames), e.Threads()
 	for i := range threads {
 		if t := threads[i].Last(); threads[i].Unmoved && t.OSThreadID != c.Thread.OSThreadID && t.Wait != nil &&
-			t.Wait.Kind == snapshot.WaitIO && slices.Equal(managed(t.Frames), managed(c.Stack.Frames)) {
+			t.Wait.Kind == snapshot.WaitIO && slices.Equal(managed(t.Frames), calls) {
 			n++
 		}
 	}

@@ -33,7 +33,8 @@ func judgeNames(e *evidence) []profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Names of hosts are not resolved: %s for the answer of a name server (%s) in all looks, for at "+
-			"least %s. The process's /etc/resolv.conf says which servers there are.", waitNow(n), phrase.List(servers.Sorted()), phrase.Seconds(e.span())),
+			"least %s. The process's /etc/resolv.conf says which servers there are.", waitNow(n),
+			phrase.List(servers.Sorted()), phrase.Seconds(e.span())),
 		Commands: []string{"clrsnap stack " + e.Again()},
 	}
 	if n < fewWaiters {
@@ -64,13 +65,11 @@ func unanswered(w *gather.Watched) (server string) {
 		same = same || t.Wait.Target == last
 		last = t.Wait.Target
 	}
-	_, to, ok := strings.Cut(last, "→ ")
-	if !same || !ok {
+	if !same {
 		return ""
 	}
-	to, _, _ = strings.Cut(to, ",") // the first of several sockets
-	to, _, _ = strings.Cut(to, " ")
-	return to
+	_, to := endsIn(last)
+	return strings.TrimSuffix(to, ",") // the first of several sockets
 }
 
 // resolves reports whether a call for input belongs to a function of the C library that looks up names.

@@ -154,6 +154,15 @@ func stoodStill(before, after *gather.FlightLook) map[uint64]int {
 	return out
 }
 
+// waitsAt counts the async methods that waited at a look, by the key of their chain.
+func waitsAt(l *gather.FlightLook) map[uint64]int {
+	out := map[uint64]int{}
+	for _, wait := range l.Waiting {
+		out[wait.Key]++
+	}
+	return out
+}
+
 // old reports whether no client waits so long for news.
 func (s *standing) old(at time.Time) bool {
 	return !s.oldest.IsZero() && at.Sub(s.oldest) >= longServed
@@ -181,10 +190,7 @@ const fullChannel = "room in a channel, which is full"
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come. The
 // methods that wait for room in a channel need not become more if the channel's reader has ended with an exception.
 func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
-	stood, was := stoodStill(before, after), map[uint64]int{}
-	for _, wait := range before.Waiting {
-		was[wait.Key]++
-	}
+	stood, was := stoodStill(before, after), waitsAt(before)
 	most := 0
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]

@@ -69,10 +69,11 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	if !ok {
 		return nil
 	}
+	stood := stoodStill(before, after)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
-			gather.OwnFrame(c.Frames) == nil || !stood(before, after, tasks.ChainKey(c)) {
+			gather.OwnFrame(c.Frames) == nil || stood[tasks.ChainKey(c)] == 0 {
 			continue
 		}
 		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind],
@@ -80,16 +81,6 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 		return []profile.Verdict{e.unstopped(c.Frames, "waits for "+thing, nil)}
 	}
 	return nil
-}
-
-// stood reports whether a chain with a key has been in one wait since the first look.
-func stood(before, after *gather.FlightLook, key uint64) bool {
-	for object, wait := range after.Waiting {
-		if wait.Key == key && before.Waiting[object] == wait {
-			return true
-		}
-	}
-	return false
 }
 
 // unstopped is the verdict on a service that does not stop.

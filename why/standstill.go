@@ -40,19 +40,20 @@ func (e *evidence) standstill(found []profile.Verdict) []profile.Verdict {
 	}
 	stood := stoodStill(before, after)
 	list := append(e.standingGroups(stood), e.standingMethods(stood)...)
-	slices.SortStableFunc(list, func(a, b standstill) int {
+	slices.SortStableFunc(list, func(a, b *standstill) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(b.methods, a.methods))
 	})
-	for i := range list {
-		if c := e.standstillCertainty(&list[i], stood); c != "" {
-			return []profile.Verdict{e.standstillVerdict(&list[i], c)}
+	still := e.stillWaiting()
+	for _, s := range list {
+		if c := e.standstillCertainty(s, stood, still); c != "" {
+			return []profile.Verdict{e.standstillVerdict(s, c)}
 		}
 	}
 	return nil
 }
 
 // standingGroups groups the threads that wait for other code of the program, by place.
-func (e *evidence) standingGroups(stood map[uint64]int) []standstill {
+func (e *evidence) standingGroups(stood map[uint64]int) []*standstill {
 	groups := map[string]*standstill{}
 	threads := e.Threads()
 	for i := range threads {
@@ -81,13 +82,9 @@ func (e *evidence) standingGroups(stood map[uint64]int) []standstill {
 		}
 		g.threads = append(g.threads, gather.Ref(t))
 	}
-	var out []standstill
-	for _, g := range sortedBy(groups, func(a, b *standstill) int {
+	return sortedBy(groups, func(a, b *standstill) int {
 		return cmp.Compare(a.threads[0].OSThreadID, b.threads[0].OSThreadID)
-	}) {
-		out = append(out, *g)
-	}
-	return out
+	})
 }
 
 // sourceBehind is the method that waits for a TaskCompletionSource on behalf of a blocked thread; "": the thread waits
@@ -121,21 +118,26 @@ func standsForSource(c *snapshot.TaskChain, stood map[uint64]int) bool {
 
 // standingMethods are the async methods that have waited for TaskCompletionSources since the first look, each for a
 // source of its own: a source for all is a gate, which a signal may open.
-func (e *evidence) standingMethods(stood map[uint64]int) (out []standstill) {
+func (e *evidence) standingMethods(stood map[uint64]int) (out []*standstill) {
 	for i := range e.LastFlight().Tasks.Chains {
 		if c := &e.LastFlight().Tasks.Chains[i]; standsForSource(c, stood) && c.WaitsFor.Object == 0 {
-			out = append(out, standstill{frames: c.Frames, methods: c.Count, source: c.Frames[0].Display})
+			out = append(out, &standstill{frames: c.Frames, methods: c.Count, source: c.Frames[0].Display})
 		}
 	}
 	return out
 }
 
 // standstillCertainty is how sure it is that nobody ends the waits; "": a healthy program may look the same.
-func (e *evidence) standstillCertainty(s *standstill, stood map[uint64]int) profile.Certainty {
+func (e *evidence) standstillCertainty(
+	s *standstill, stood map[uint64]int, still map[int]bool,
+) profile.Certainty {
 	n := len(s.threads) + s.methods
-	related, others := e.movers(s, stood)
+	if s.source != "" && (n < manyMethods || e.sourceEnds(s.source) == endsLater) {
+		return ""
+	}
+	related, others := e.movers(s, stood, still)
 	switch {
-	case related, s.source != "" && (n < manyMethods || e.sourceEnds(s.source) == endsLater):
+	case related:
 		return ""
 	case others == 0:
 		return profile.Likely
@@ -147,14 +149,14 @@ func (e *evidence) standstillCertainty(s *standstill, stood map[uint64]int) prof
 
 // movers looks for what may end the waits. related: other code of the class in which the threads wait is on a stack,
 // suspended, or called by a timer. others is how many other threads and async methods go on by themselves.
-func (e *evidence) movers(s *standstill, stood map[uint64]int) (related bool, others int) {
+func (e *evidence) movers(s *standstill, stood map[uint64]int, still map[int]bool) (related bool, others int) {
 	class := map[string]bool{outerType(gather.OwnFrame(s.frames).Method): true}
 	of := func(frames []snapshot.Frame) bool {
 		return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
 			return f.Origin() != snapshot.OfFramework && memberOf(class, f.Method)
 		})
 	}
-	waits, still := map[int]bool{}, e.stillWaiting()
+	waits := map[int]bool{}
 	for _, t := range s.threads {
 		waits[t.OSThreadID] = true
 	}
