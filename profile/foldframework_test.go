@@ -79,7 +79,8 @@ func TestFolds(t *testing.T) {
 			[]snapshot.Fold{{First: 2, Frames: 3, Parts: "pool"}}},
 		{"waits", slices.Concat([]string{
 			"n:futex", "System.Threading.Monitor.Wait", "System.Threading.Tasks.Task.SpinThenBlockingWait",
-			"System.Threading.Tasks.Task.InternalWaitCore", "own:A.B"}, pool), []snapshot.Fold{{First: 5, Frames: 3, Parts: "pool"}}},
+			"System.Threading.Tasks.Task.InternalWaitCore", "own:A.B"}, pool),
+			[]snapshot.Fold{{First: 5, Frames: 3, Parts: "pool"}}},
 		{"awaits", []string{
 			"own:A.C", "System.Threading.ExecutionContext.RunInternal",
 			"System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1.MoveNext",

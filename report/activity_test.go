@@ -43,7 +43,8 @@ func TestActivityLines(t *testing.T) {
 func TestActivityJSON(t *testing.T) {
 	a := profile.Activity{
 		RequestsInFlight: -1, RequestsEnded: -1, GCShare: -1, ExceptionsPerSecond: -1, Descriptors: -1,
-		TasksInFlight: 7, TasksEnded: 0, TasksExact: true, TasksOver: 2 * time.Second, Memory: &snapshot.Memory{RSS: 5, Native: 3},
+		TasksInFlight: 7, TasksEnded: 0, TasksExact: true, TasksOver: 2 * time.Second,
+		Memory:      &snapshot.Memory{RSS: 5, Native: 3},
 		MemoryGrown: &snapshot.Memory{Native: -2}, MemoryOver: time.Second,
 		MemoryLimit: &profile.MemoryLimit{Limit: 9, Used: 8},
 	}

@@ -46,8 +46,9 @@ func Snapshot(ctx context.Context, p *session.Process, o Options) (*snapshot.Sna
 // SnapshotAtRest is Snapshot while all threads stand still, for most at most; 0 stands for session.DefaultPause. An
 // earlier look while the threads run finds all names. If the threads cannot be held, the earlier look counts:
 // snapshot.Snapshot.Stop says so.
-func SnapshotAtRest(ctx context.Context, p *session.Process, o Options, most time.Duration) (*snapshot.Snapshot,
-	error) {
+func SnapshotAtRest(
+	ctx context.Context, p *session.Process, o Options, most time.Duration,
+) (*snapshot.Snapshot, error) {
 	before, err := Snapshot(ctx, p, o)
 	if err != nil || !p.Moments().Changes() || p.Managed == nil {
 		return before, err

@@ -700,7 +700,9 @@ func checkWaitsAhead(t *testing.T, s *snapshot.Snapshot) {
 // checkMethodsAhead requires frames of methods of a program, in this order.
 func checkMethodsAhead(t *testing.T, frames []snapshot.Frame, methods []string) {
 	t.Helper()
-	at := slices.IndexFunc(frames, func(f snapshot.Frame) bool { return f.Module == "hello" && f.Kind == snapshot.Managed })
+	at := slices.IndexFunc(frames, func(f snapshot.Frame) bool {
+		return f.Module == "hello" && f.Kind == snapshot.Managed
+	})
 	for _, m := range methods {
 		if m == "<" {
 			continue
