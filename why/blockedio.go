@@ -96,7 +96,7 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 	}
 	e.waitingMethods(&v, func(ch *snapshot.TaskChain) bool {
 		own := gather.OwnFrame(ch.Frames)
-		return queuedFor(ch.WaitsFor) != "" && own != nil && types[outerType(own.Method)]
+		return gather.QueuedFor(ch.WaitsFor) != "" && own != nil && types[outerType(own.Method)]
 	})
 	return v
 }
@@ -187,7 +187,7 @@ func callVerdict(c *gather.BlockedCall, e *evidence, behind *blockedBehind) prof
 			in = ", in " + phrase.Method(gather.OwnFrame(c.Stack.Frames)) + ","
 		}
 		v.Text = fmt.Sprintf("%s %s %s%s and has not moved for %s.", c.Caller(), c.Verb(), c.What, in,
-			phrase.Seconds(e.span()))
+			phrase.Seconds(e.Span()))
 	}
 	if n := e.likeCall(c); n > 0 {
 		v.Text += fmt.Sprintf(" %s likewise blocked there.", phrase.Counted(n, "other thread is", "other threads are"))
@@ -251,7 +251,7 @@ func (v *blockedBehind) text(c *gather.BlockedCall) string {
 	}
 	who := phrase.List(words)
 	if c.Awaited {
-		text := fmt.Sprintf(" %s of this process %s for the end of a child", who, verb(v.count(), "waits", "wait"))
+		text := fmt.Sprintf(" %s of this process %s for the end of a child", who, phrase.Verb(v.count(), "waits", "wait"))
 		if v.example != nil {
 			text += ", in " + phrase.Method(gather.OwnFrame(v.example.Frames))
 		} else {
@@ -263,7 +263,7 @@ func (v *blockedBehind) text(c *gather.BlockedCall) string {
 	if v.queue+v.methods > 0 {
 		likely = " most likely"
 	}
-	return fmt.Sprintf(" %s%s %s for %s, directly or not.", who, likely, verb(v.count(), "waits", "wait"), c.Caller())
+	return fmt.Sprintf(" %s%s %s for %s, directly or not.", who, likely, phrase.Verb(v.count(), "waits", "wait"), c.Caller())
 }
 
 func (v *blockedBehind) evidence() (out []profile.Evidence) {

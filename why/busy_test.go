@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/activity"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
@@ -319,7 +320,7 @@ func TestStarved(t *testing.T) {
 	}{{0.15, 0.8, true}, {0.01, 0.98, false}, {0.15, 0.2, false}} {
 		e := same(4, running(1, "Shop.Cache.Find")).runs(1, tt.ran, tt.ready)
 		r := e.recorded(3, profile.CPU)
-		for range leastRun - 1 {
+		for range gather.LeastRun - 1 {
 			r.add(1, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", "Shop.Cache.Find")
 		}
 		got := r.done().report()
@@ -689,7 +690,7 @@ func TestLittleCPU(t *testing.T) {
 		cpus := func(n float64) time.Duration { return time.Duration(n * float64(4*time.Second)) }
 		e.Moments = []gather.Moment{{}, {At: 4 * time.Second, CPU: cpus(tt.ran * float64(tt.threads)),
 			Idle: cpus(tt.idle)}}
-		list := e.activity().CPU.OfNote
+		list := activity.Of(&e.Evidence).CPU.OfNote
 		switch {
 		case tt.says == "" && len(list) > 0:
 			t.Errorf("%s: %s", tt.name, list[0].Text)
@@ -723,10 +724,10 @@ func TestStandReady(t *testing.T) {
 	e.CPUs = 4
 	e.Moments = []gather.Moment{{}, {At: 4 * time.Second, CPU: time.Second}}
 	r := e.recorded(3, profile.CPU)
-	for range leastRun {
+	for range gather.LeastRun {
 		r.add(2, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", "Shop.Cache.Find")
 	}
-	list := r.done().activity().CPU.OfNote
+	list := activity.Of(&r.done().Evidence).CPU.OfNote
 	if len(list) != 2 || !strings.Contains(list[1].Text, "2 threads were ready to run nearly all the time, in "+
 		"Shop.Orders.Add in 2 of 4 looks.") {
 		t.Errorf("%+v", list)
@@ -878,9 +879,7 @@ func TestAgentsMemory(t *testing.T) {
 			Memory: &snapshot.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20},
 		}},
 	}
-	var a profile.Activity
-	e.memoryActivity(&a, &e.Moments[1])
-	if got, want := *a.MemoryGrown, (snapshot.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
+	if got, want := *activity.Of(&e.Evidence).MemoryGrown, (snapshot.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

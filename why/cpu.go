@@ -15,10 +15,8 @@ import (
 
 // Thresholds of a loop.
 const (
-	wholeCPU   = 0.85 // of the time that a thread ran, or was ready to run
 	sameMethod = 0.95 // of the thread's samples, in one own method
 	oneLeaf    = 0.90 // of these samples, in the method itself and its most frequent callee
-	leastRun   = 30   // samples
 	hardlyRun  = 0.05 // of the time: less is negligible
 	// A loop waits for nothing. Still, a thread in a loop may block so often in a second: for looks, and for garbage
 	// collections.
@@ -38,7 +36,7 @@ type runner struct {
 
 // judgeCPU looks for threads that have used a whole CPU in one method during the whole look.
 func judgeCPU(e *evidence) []profile.Verdict {
-	mode, ok := e.runningMode()
+	mode, ok := e.RunningMode()
 	if !ok || e.Samples.Duration < gather.Enough {
 		return nil
 	}
@@ -47,15 +45,15 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	threads := e.Threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.Last().ManagedThreadID == 0 || float64(w.Ran+w.Ready) < wholeCPU*float64(e.Whole()) ||
+		if w.Last().ManagedThreadID == 0 || !w.AlwaysReady(&e.Evidence) ||
 			float64(w.Blocked) > fewBlocks*e.Whole().Seconds() {
 			continue
 		}
 		if e.sharesWork(w) {
 			continue
 		}
-		r, samples, ok := e.runner(idsOf(threads[i:i+1]), mode)
-		if samples < leastRun {
+		r, samples, ok := e.runner(gather.IDs(threads[i:i+1]), mode)
+		if samples < gather.LeastRun {
 			starved = append(starved, *w)
 		}
 		if ok {
@@ -91,7 +89,7 @@ func (e *evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [
 		}
 	}
 	for _, threads := range byMethod {
-		all, _, ok := e.runner(idsOf(threads), mode)
+		all, _, ok := e.runner(gather.IDs(threads), mode)
 		if !ok || len(threads) < 2 {
 			left = append(left, threads...)
 			continue
@@ -110,56 +108,15 @@ func (e *evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [
 // staysIn is the own method of a thread, in at least two looks and in each of the thread's few samples; "": several
 // methods.
 func (e *evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
-	in, _, looks := seenIn(w)
-	mine := runsOf(e.Samples, idsOf([]gather.Watched{*w}), mode)
-	all, n := weigh(e.Samples, mine)
+	in, _, looks := w.StaysIn()
+	mine := gather.RunsOf(e.Samples, gather.IDs([]gather.Watched{*w}), mode)
+	all, n := gather.Weigh(e.Samples, mine)
 	list := gather.Sites(e.Samples, mine)
 	if looks < 2 || n > 0 && (len(list) == 0 || e.Samples.Function(list[0].Node).Display != in ||
 		float64(list[0].Weight) < sameMethod*float64(all)) {
 		return ""
 	}
 	return in
-}
-
-// seenIn is the own method of a thread in all looks that have the thread's stack, with the stack in one of the looks
-// and the number of these looks; "": several methods.
-func seenIn(w *gather.Watched) (in string, stack *snapshot.Thread, looks int) {
-	for _, t := range w.Looks {
-		own := gather.OwnFrame(t.Frames)
-		if own == nil && !t.Complete {
-			continue // without a CPU during the look
-		}
-		if own == nil || in != "" && own.Display != in {
-			return "", nil, 0
-		}
-		in, stack, looks = own.Display, t, looks+1
-	}
-	return in, stack, looks
-}
-
-func idsOf(threads []gather.Watched) map[int]bool {
-	ids := map[int]bool{}
-	for i := range threads {
-		ids[threads[i].Last().OSThreadID] = true
-	}
-	return ids
-}
-
-// runsOf selects the samples in which some threads ran.
-func runsOf(r *profile.Recording, ids map[int]bool, mode profile.Mode) func(*profile.Sample) bool {
-	return func(x *profile.Sample) bool {
-		return x.Mode == mode && x.State == profile.Running && ids[r.Threads[x.Thread].OSThreadID]
-	}
-}
-
-// weigh sums up the weight and the number of samples.
-func weigh(r *profile.Recording, wanted func(*profile.Sample) bool) (weight int64, n int) {
-	for i := range r.Samples {
-		if x := &r.Samples[i]; wanted(x) {
-			weight, n = weight+x.Weight, n+int(x.Count)
-		}
-	}
-	return weight, n
 }
 
 // parallel are the assemblies of Parallel.For and similar loops, and of PLINQ.
@@ -185,17 +142,6 @@ func (e *evidence) sharesWork(w *gather.Watched) bool {
 // maxLoops bounds the verdicts of one cause.
 const maxLoops = 3
 
-// runningMode is the mode whose samples tell where threads run; false: none.
-func (e *evidence) runningMode() (profile.Mode, bool) {
-	if e.Samples == nil || len(e.Looks) < 2 {
-		return 0, false
-	}
-	if gather.HasMode(e.Samples, profile.CPU) {
-		return profile.CPU, true
-	}
-	return profile.Wall, gather.HasMode(e.Samples, profile.Wall)
-}
-
 // tooBusy notes that the starved threads cannot be judged individually, unless judgeThrottled blames the control
 // group. The note says what the threads do together. If all starved threads together have hardly run, other processes
 // have used the CPUs, and tooBusy notes nothing: see starved.
@@ -204,14 +150,14 @@ func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
 	for i := range starved {
 		ran += starved[i].Ran
 	}
-	if float64(ran) <= hardlyRun*float64(e.Whole()) || len(judgeThrottled(e)) > 0 {
+	if float64(ran) <= hardlyRun*float64(e.Whole()) || e.Throttled() != nil {
 		return
 	}
 	most := slices.MaxFunc(starved, func(a, b gather.Watched) int { return cmp.Compare(a.Ran, b.Ran) })
 	who, together := phrase.ThreadName(gather.Ref(most.Last())), ""
 	if n := len(starved) - 1; n > 0 {
 		who = fmt.Sprintf("%s, like %s,", who, phrase.Counted(n, "other", "others"))
-		together = e.together(idsOf(starved), ran, mode)
+		together = e.together(gather.IDs(starved), ran, mode)
 	}
 	e.Missing = append(e.Missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
 		"too short to tell what it does.%s Look longer, with --for.", who, phrase.Seconds(most.Ran), together))
@@ -219,12 +165,12 @@ func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
 
 // together says what some threads do together, given their total running time.
 func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
-	r, mine := e.Samples, runsOf(e.Samples, ids, mode)
+	r, mine := e.Samples, gather.RunsOf(e.Samples, ids, mode)
 	list := gather.Sites(r, mine)
 	if len(list) == 0 {
 		return ""
 	}
-	all, _ := weigh(r, mine)
+	all, _ := gather.Weigh(r, mine)
 	return fmt.Sprintf(" Together they used %s of a CPU, and %s of their samples are in %s.",
 		phrase.Percent(gather.AtOnce(int64(ran), e.Whole())), phrase.Percent(float64(list[0].Weight)/float64(all)),
 		phrase.Method(list[0].Frame(r)))
@@ -232,13 +178,13 @@ func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mo
 
 // runner reports the single method in which threads run, if there is one, and the number of the threads' samples.
 func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n int, ok bool) {
-	r, mine := e.Samples, runsOf(e.Samples, ids, mode)
-	all, n := weigh(r, mine)
+	r, mine := e.Samples, gather.RunsOf(e.Samples, ids, mode)
+	all, n := gather.Weigh(r, mine)
 	list := gather.Sites(r, mine)
 	if len(list) == 0 {
 		list = gather.SitesBy(r, mine, gather.MadeNode)
 	}
-	if n < leastRun || len(list) == 0 || float64(list[0].Weight) < sameMethod*float64(all) {
+	if n < gather.LeastRun || len(list) == 0 || float64(list[0].Weight) < sameMethod*float64(all) {
 		return out, n, false
 	}
 	out = runner{site: list[0], share: float64(list[0].Weight) / float64(all)}

@@ -108,7 +108,7 @@ func victims(s *snapshot.Snapshot, list []int) profile.Evidence {
 	for _, i := range list {
 		t := &s.Threads[i]
 		e.Threads = append(e.Threads, gather.Ref(t))
-		if m := blockedIn(t); m != "" {
+		if m := gather.OwnMethod(t); m != "" {
 			in[m]++
 		}
 	}
@@ -223,7 +223,7 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 			"got for at least %s. %s for the lock. %s, may need one of them to go on.",
 			phrase.ThreadName(gather.Ref(t)), lock, phrase.Method(gather.OwnFrame(t.Frames)), phrase.ObjectOf(t.Wait,
 				"a SemaphoreSlim"),
-			phrase.Seconds(e.span()), waitNow(len(behind)), holder),
+			phrase.Seconds(e.Span()), waitNow(len(behind)), holder),
 		Commands: []string{"clrsnap locks " + e.Again(), "clrsnap tasks " + e.Again()},
 	}
 	if !slices.ContainsFunc(behind, func(w *gather.Watched) bool { return takesElsewhere(w.Last(), t) }) {

@@ -102,7 +102,7 @@ func looksAt(looks ...[]snapshot.Thread) *evidence {
 		l.MarkStill()
 		e.Looks = append(e.Looks, l)
 	}
-	e.Moments = []gather.Moment{{}, {At: e.span()}}
+	e.Moments = []gather.Moment{{}, {At: e.Span()}}
 	return e
 }
 

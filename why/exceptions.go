@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -52,7 +53,7 @@ func judgeExceptions(e *evidence) []profile.Verdict {
 	all := phrase.Rate(halves[0]+halves[1], r.Duration)
 	v.Text = fmt.Sprintf("The program throws %s exceptions a second, all the time.", phrase.Number(all))
 	e.addThrows(&v)
-	if share := throwingShare(r); share > 0 {
+	if share := gather.ThrowingShare(r); share > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("%s of the CPU time goes into throwing and catching them.", phrase.Percent(share)),
 		})
@@ -86,7 +87,7 @@ func (e *evidence) throws() []*thrown {
 		}
 		by[key].weight += x.Weight
 	}
-	return sortedBy(by, func(a, b *thrown) int {
+	return slices.SortedFunc(maps.Values(by), func(a, b *thrown) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ+a.fate, b.typ+b.fate))
 	})
 }
@@ -106,7 +107,7 @@ func (e *evidence) addThrows(v *profile.Verdict) {
 		if n == shownSites {
 			break
 		}
-		stack := withoutEvents(gather.Frames(r, t.node))
+		stack := gather.WithoutEvents(gather.Frames(r, t.node))
 		text := fmt.Sprintf("%s a second are %s, thrown %s%s", phrase.Number(phrase.Rate(t.weight, r.Duration)), t.typ,
 			thrownAt(stack), t.caught())
 		if n == 0 {
@@ -124,64 +125,23 @@ func thrownAt(stack []snapshot.Frame) string {
 		if f == own || own == nil {
 			break
 		}
-		if !isThrowing(f.Method) {
+		if !gather.IsThrowing(f.Method) {
 			return "below " + phrase.Method(own)
 		}
 	}
 	return "in " + phrase.Method(own)
 }
 
-// throwing are the beginnings of the methods, and native functions, that throw and catch exceptions.
-var throwing = []string{
-	"System.Runtime.EH.", "IL_Throw", "IL_Rethrow", "RhpThrow", "RhThrowEx", "DispatchManagedException", "__cxa_throw",
-	"_Unwind_RaiseException",
-}
-
-// throwingShare is the share of the CPU time below the functions of throwing.
-func throwingShare(r *profile.Recording) float64 {
-	if !gather.HasMode(r, profile.CPU) {
-		return 0
-	}
-	all, sum := int64(0), int64(0)
-	for i := range r.Samples {
-		x := &r.Samples[i]
-		if x.Mode != profile.CPU {
-			continue
-		}
-		all += x.Weight
-		if throws(r, x.Node) {
-			sum += x.Weight
-		}
-	}
-	if all == 0 {
-		return 0
-	}
-	return float64(sum) / float64(all)
-}
-
-func throws(r *profile.Recording, leaf int32) bool {
-	for n := leaf; n > 0; n = r.Nodes[n].Parent {
-		if isThrowing(r.Function(n).Method) {
-			return true
-		}
-	}
-	return false
-}
-
-func isThrowing(method string) bool {
-	return slices.ContainsFunc(throwing, func(begin string) bool { return strings.HasPrefix(method, begin) })
-}
-
 // judgeThrowing is judgeExceptions without counts of exceptions: the judge uses the exceptions' CPU
 // time.
 func judgeThrowing(e *evidence) []profile.Verdict {
 	r := e.Samples
-	share := throwingShare(r)
+	share := gather.ThrowingShare(r)
 	used := gather.AtOnce(r.Weight(profile.CPU), r.Duration)
 	if share < thrownCPU || share*used < 0.1 {
 		return nil
 	}
-	list := gather.Sites(r, func(x *profile.Sample) bool { return x.Mode == profile.CPU && throws(r, x.Node) })
+	list := gather.Sites(r, func(x *profile.Sample) bool { return x.Mode == profile.CPU && gather.Throws(r, x.Node) })
 	if len(list) == 0 {
 		return nil
 	}

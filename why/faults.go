@@ -68,7 +68,7 @@ func traceOf(x *snapshot.ExceptionInfo) (out []snapshot.Frame) {
 func (e *evidence) faultEvidence(f *snapshot.TaskFault) profile.Evidence {
 	what := cmp.Or(f.Method, "a task")
 	text := fmt.Sprintf("%s of %s %s ended with %s", phrase.Counted(f.Count, "call", "calls"), what,
-		verb(f.Count, "has", "have"), exceptionText(f.Exception))
+		phrase.Verb(f.Count, "has", "have"), exceptionText(f.Exception))
 	if f.Service == "" && !f.Observed {
 		text += "; nobody has observed the exception" + e.keeperText(f)
 	}
@@ -109,7 +109,7 @@ func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
 		if len(out) == gather.ShownFaults {
 			break
 		}
-		stack := withoutEvents(gather.Frames(e.Samples, t.node))
+		stack := gather.WithoutEvents(gather.Frames(e.Samples, t.node))
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s of %s, thrown %s%s:", phrase.Counted(int(t.weight), "exception", "exceptions"), t.typ,
 				thrownAt(stack), t.caught()),

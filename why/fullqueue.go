@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"clrsnap/internal/gather"
@@ -22,7 +23,7 @@ type fullQueue struct {
 // let a thread go on. A slow consumer may be at work on one item all the time, so that the verdict is only possible if
 // a thread may be the consumer.
 func judgeFullQueue(e *evidence) []profile.Verdict {
-	if len(e.Looks) < 2 || e.Core() || e.span() < gather.Enough {
+	if len(e.Looks) < 2 || e.Core() || e.Span() < gather.Enough {
 		return nil
 	}
 	adds := func(t *snapshot.Thread) bool { return t.Wait != nil && t.Wait.Kind == snapshot.CollectionAdd }
@@ -49,7 +50,7 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 	for key := range moving {
 		delete(queues, key)
 	}
-	list := sortedBy(queues, func(a, b *fullQueue) int {
+	list := slices.SortedFunc(maps.Values(queues), func(a, b *fullQueue) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)),
 			cmp.Compare(a.example.OSThreadID, b.example.OSThreadID))
 	})
@@ -64,7 +65,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for room in a full queue, in %s, and none has got room in %s. One of them, %s, %s.",
-			waitNow(n), phrase.Method(gather.OwnFrame(q.example.Frames)), phrase.Seconds(e.span()),
+			waitNow(n), phrase.Method(gather.OwnFrame(q.example.Frames)), phrase.Seconds(e.Span()),
 			phrase.ThreadName(gather.Ref(q.example)),
 			phrase.Doing(q.example)),
 		Evidence: []profile.Evidence{{

@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,7 @@ func judgeGC(e *evidence) []profile.Verdict {
 	}
 	c := collectionsOf(r)
 	share := gather.AtOnce(int64(c.pause), c.duration)
-	own := share * e.served() // without the time in which other processes had the CPUs
+	own := share * e.Served() // without the time in which other processes had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
 	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // else these judges name the limit
@@ -211,7 +212,7 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 			a.most, a.node = x.Weight, x.Node
 		}
 	}
-	list := sortedBy(by, func(a, b *allocation) int {
+	list := slices.SortedFunc(maps.Values(by), func(a, b *allocation) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ, b.typ))
 	})
 	for i, a := range list[:min(len(list), shownSites)] {
@@ -222,11 +223,6 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 		if i == 0 {
 			v.Text += fmt.Sprintf(" Most, %s a second, are %s of about %s each, in %s.", all, a.typ, size, own)
 		}
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: text, Frames: withoutEvents(stack)})
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: text, Frames: gather.WithoutEvents(stack)})
 	}
-}
-
-// withoutEvents leaves out the frames of events.
-func withoutEvents(stack []snapshot.Frame) []snapshot.Frame {
-	return slices.DeleteFunc(stack, func(f snapshot.Frame) bool { return f.Kind == snapshot.Event })
 }

@@ -107,7 +107,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 			c.waited(h.maximum), queueText(queued), h.caller())
 	} else {
 		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", phrase.Counted(n, "call", "calls"),
-			verb(n, "waits", "wait"))
+			phrase.Verb(n, "waits", "wait"))
 		if queued > 0 {
 			v.Text += ", and " + queueText(queued)
 		}
@@ -115,7 +115,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	}
 	if h.held > 0 {
 		v.Text += fmt.Sprintf(" %s to this program %s for that.", phrase.Counted(h.held, "request", "requests"),
-			verb(h.held, "waits", "wait"))
+			phrase.Verb(h.held, "waits", "wait"))
 	}
 	for _, g := range slices.Concat(firstGroup(h.waiting), firstGroup(h.queue)) {
 		if len(g.Doing.Frames) > 0 {
@@ -155,20 +155,13 @@ func (c *called) waited(n int) string {
 		longest = max(longest, s.Sent)
 	}
 	if longest == 0 {
-		return verb(n, "waits", "wait") + " for an answer"
+		return phrase.Verb(n, "waits", "wait") + " for an answer"
 	}
-	return verb(n, "has", "have") + " waited for up to " + phrase.Seconds(longest)
+	return phrase.Verb(n, "has", "have") + " waited for up to " + phrase.Seconds(longest)
 }
 
 func queueText(n int) string {
-	return fmt.Sprintf("%s %s for them", phrase.Counted(n, "call", "calls"), verb(n, "queues", "queue"))
-}
-
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
+	return fmt.Sprintf("%s %s for them", phrase.Counted(n, "call", "calls"), phrase.Verb(n, "queues", "queue"))
 }
 
 // callText describes calls.
@@ -178,7 +171,7 @@ func callText(g someCalls) string {
 		what = "a connection"
 	}
 	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path,
-		verb(g.n, "waits", "wait"), what)
+		phrase.Verb(g.n, "waits", "wait"), what)
 }
 
 // Thresholds of a queue for connections.

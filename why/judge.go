@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"clrsnap/internal/activity"
 	"clrsnap/internal/gather"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
@@ -30,7 +31,7 @@ func (e *evidence) report() *Report {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
 	r.Verdicts = append(r.Verdicts, e.standstill(r.Verdicts)...)
-	r.Missing, r.Waits, r.Activity = e.Missing, e.waited(), e.activity()
+	r.Missing, r.Waits, r.Activity = e.Missing, activity.Waits(&e.Evidence), activity.Of(&e.Evidence)
 	r.Verdicts = settle(r.Verdicts)
 	r.Exceptions = e.exceptions(r.Verdicts)
 	return r

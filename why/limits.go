@@ -12,52 +12,34 @@ import (
 
 // Thresholds of limits.
 const (
-	throttledPeriods = 0.25 // of the periods: periods with the quota used up
-	throttledTime    = 0.10 // of the time: processes had to wait then
-	fullMemory       = 0.90 // of the limit, without memory that can be given back without harm
-	nearlyAllMemory  = 0.95 // likewise, if the limit was not reached meanwhile
+	fullMemory      = 0.90 // of the limit, without memory that can be given back without harm
+	nearlyAllMemory = 0.95 // likewise, if the limit was not reached meanwhile
 	// Of the heap's limit, if full collections try to make room all the time. If the collections are not known, this
 	// much must have survived some collections.
 	fullHeap = gather.FullHeap
 	noFiles  = 0.99 // of the allowed descriptors
 )
 
-// delta is the change of the control groups' counters; false: there are not two moments.
-func (e *evidence) delta() (first, last *gather.Moment, ok bool) {
-	if len(e.Moments) < 2 {
-		return nil, nil, false
-	}
-	return &e.Moments[0], &e.Moments[len(e.Moments)-1], true
-}
-
 // judgeThrottled looks for a used-up quota of CPU time.
 func judgeThrottled(e *evidence) []profile.Verdict {
-	first, last, ok := e.delta()
-	if !ok {
+	c := e.Throttled()
+	if c == nil {
 		return nil
 	}
+	first, last, _ := e.Delta()
 	took := last.At - first.At
-	d := last.Groups.Since(&first.Groups)
-	for _, c := range d.CPU {
-		share := float64(c.Throttled) / float64(max(c.Periods, 1))
-		if took < gather.Enough || c.Periods < 5 || share < throttledPeriods ||
-			gather.AtOnce(int64(c.Stood), took) < throttledTime {
-			continue
-		}
-		return []profile.Verdict{{
-			Cause: profile.CauseThrottled, Certainty: profile.Certain,
-			Text: fmt.Sprintf("The control group's quota of CPU time, %.2g CPUs, is used up in %s of all periods: its "+
-				"threads then stand still until the next one begins. They have stood for %s in %s.", c.Quota,
-				phrase.Percent(share), phrase.Seconds(c.Stood), phrase.Seconds(took)),
-			Evidence: []profile.Evidence{
-				{Text: fmt.Sprintf("cpu.stat of group %s: %d of %d periods throttled in %s.", c.Group, c.Throttled,
-					c.Periods, phrase.Seconds(took))},
-				{Text: fmt.Sprintf("The process has used %.2f CPUs.", gather.AtOnce(int64(last.CPU-first.CPU), took))},
-			},
-			Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.Process.PID)},
-		}}
-	}
-	return nil
+	return []profile.Verdict{{
+		Cause: profile.CauseThrottled, Certainty: profile.Certain,
+		Text: fmt.Sprintf("The control group's quota of CPU time, %.2g CPUs, is used up in %s of all periods: its "+
+			"threads then stand still until the next one begins. They have stood for %s in %s.", c.Quota,
+			phrase.Percent(float64(c.Throttled)/float64(c.Periods)), phrase.Seconds(c.Stood), phrase.Seconds(took)),
+		Evidence: []profile.Evidence{
+			{Text: fmt.Sprintf("cpu.stat of group %s: %d of %d periods throttled in %s.", c.Group, c.Throttled,
+				c.Periods, phrase.Seconds(took))},
+			{Text: fmt.Sprintf("The process has used %.2f CPUs.", gather.AtOnce(int64(last.CPU-first.CPU), took))},
+		},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.Process.PID)},
+	}}
 }
 
 // judgeMemory looks for a reached limit of memory.
@@ -73,7 +55,7 @@ func groupMemory(e *evidence) []profile.Verdict {
 	if e.Ended {
 		return judgeKilled(e)
 	}
-	first, last, ok := e.delta()
+	first, last, ok := e.Delta()
 	if !ok {
 		return nil
 	}

@@ -126,7 +126,7 @@ func (c *convoy) add(l *gather.Look, lock *snapshot.LockState, waiters []*snapsh
 	c.object, c.example, c.threads = lock.Object, waiters[0], nil
 	for _, t := range waiters {
 		c.threads = append(c.threads, gather.Ref(t))
-		if m := blockedIn(t); m != "" {
+		if m := gather.OwnMethod(t); m != "" {
 			c.in[m]++
 		}
 	}

@@ -46,7 +46,7 @@ func judgeLost(e *evidence) []profile.Verdict {
 
 // lostFor is how long no waiter has got a permit, as far as known.
 func (e *evidence) lostFor(l *snapshot.Lost) time.Duration {
-	before, after, ok := e.progressed()
+	before, after, ok := e.Progressed()
 	if !ok || l.Threads > 0 {
 		return gather.LostGap
 	}
@@ -107,8 +107,8 @@ func lostText(l *snapshot.Lost) string {
 		}
 		return fmt.Sprintf("%s %s lost: %s of %s took %s and stopped at a yield return, and nothing refers to %s any "+
 			"more. Nobody can call DisposeAsync, so the finally block that releases the permit does not run. Most "+
-			"likely a caller stopped early, without await foreach or DisposeAsync.", permits, verb(n, "is", "are"),
-			phrase.Counted(n, "iterator", "iterators"), l.Iterator, verb(n, "it", "a permit each"), verb(n, "it",
+			"likely a caller stopped early, without await foreach or DisposeAsync.", permits, phrase.Verb(n, "is", "are"),
+			phrase.Counted(n, "iterator", "iterators"), l.Iterator, phrase.Verb(n, "it", "a permit each"), phrase.Verb(n, "it",
 				"them"))
 	}
 	if !l.Leased {

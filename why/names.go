@@ -14,7 +14,7 @@ import (
 // judgeNames looks for names of hosts that are not resolved: threads wait for the answer of a name server in all looks.
 // .NET resolves names on the calling thread, and for async callers on a worker of the pool.
 func judgeNames(e *evidence) []profile.Verdict {
-	if len(e.Looks) < 2 || e.Core() || e.span() < gather.Enough {
+	if len(e.Looks) < 2 || e.Core() || e.Span() < gather.Enough {
 		return nil
 	}
 	var list []*snapshot.Thread
@@ -34,7 +34,7 @@ func judgeNames(e *evidence) []profile.Verdict {
 		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Names of hosts are not resolved: %s for the answer of a name server (%s) in all looks, for at "+
 			"least %s. The process's /etc/resolv.conf says which servers there are.", waitNow(n),
-			phrase.List(servers.Sorted()), phrase.Seconds(e.span())),
+			phrase.List(servers.Sorted()), phrase.Seconds(e.Span())),
 		Commands: []string{"clrsnap stack " + e.Again()},
 	}
 	if n < fewWaiters {

@@ -45,7 +45,7 @@ func workersOf(l *gather.Look) workers {
 			w.blocked++
 			w.list = append(w.list, t)
 			w.kinds[kindOf(t)]++
-			if m := blockedIn(t); m != "" {
+			if m := gather.OwnMethod(t); m != "" {
 				w.in[m]++
 			}
 		}
@@ -117,11 +117,11 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 	threads := e.Threads()
 	for i := range threads {
 		t := threads[i].Last()
-		if !threads[i].Unmoved || !threads[i].All(waiting) || blockedIn(t) == "" {
+		if !threads[i].Unmoved || !threads[i].All(waiting) || gather.OwnMethod(t) == "" {
 			continue
 		}
 		w.blocked++
-		w.in[blockedIn(t)]++
+		w.in[gather.OwnMethod(t)]++
 		w.list = append(w.list, t)
 	}
 	if w.blocked < manyWaiting || w.blocked <= p.Minimum ||
@@ -214,7 +214,7 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		Frames: example.Frames,
 	}
 	for _, t := range last.list {
-		if n == 0 || blockedIn(t) == in {
+		if n == 0 || gather.OwnMethod(t) == in {
 			ev.Threads = append(ev.Threads, gather.Ref(t))
 		}
 	}
@@ -230,9 +230,9 @@ func (w *workers) example(in, kind string) *snapshot.Thread {
 	out := w.list[0]
 	for _, t := range w.list {
 		switch {
-		case blockedIn(t) == in && kindOf(t) == kind:
+		case gather.OwnMethod(t) == in && kindOf(t) == kind:
 			return t
-		case blockedIn(t) == in && blockedIn(out) != in:
+		case gather.OwnMethod(t) == in && gather.OwnMethod(out) != in:
 			out = t
 		}
 	}
@@ -252,7 +252,7 @@ func growth(e *evidence, first, last *workers, queue []int) string {
 	if added := last.all - first.all; added > 0 {
 		words = append(words,
 			fmt.Sprintf("the pool has added %s in %s", phrase.Counted(added, "worker", "workers"),
-				phrase.Seconds(e.span())))
+				phrase.Seconds(e.Span())))
 	}
 	if len(words) == 0 {
 		return ""

@@ -25,49 +25,6 @@ const (
 	longAgo    = 10 * time.Second
 )
 
-// progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
-// look lacks something.
-func (e *evidence) progressed() (before, after *gather.FlightLook, ok bool) {
-	if len(e.Flights) < 2 {
-		return nil, nil, false
-	}
-	before, after = &e.Flights[0], &e.Flights[len(e.Flights)-1]
-	return before, after, !before.Requests.Partial && !after.Requests.Partial
-}
-
-// requestsEnded is how many requests have ended between the two looks, by the numbers of the requests of connections.
-// Requests of a connection that came and went in between are missing once the collector has freed the connection's
-// object. -1: not known, or nothing is served.
-func (e *evidence) requestsEnded() int {
-	before, after, ok := e.progressed()
-	if !ok || len(before.Begun)+len(after.Begun) == 0 {
-		return -1
-	}
-	earlier, serving, newest := servingOf(before), servingOf(after), ""
-	for connection := range before.Begun {
-		newest = max(newest, connection)
-	}
-	ended := 0
-	for connection, begun := range after.Begun {
-		had, known := before.Begun[connection]
-		if !known && connection <= newest { // the first look has missed the connection: ids grow
-			continue
-		}
-		ended += max(begun-serving[connection]-had+earlier[connection], 0)
-	}
-	return ended
-}
-
-// servingOf counts the requests in flight of each connection.
-func servingOf(l *gather.FlightLook) map[string]int {
-	out := map[string]int{}
-	for _, r := range l.RequestsNow() {
-		connection, _, _ := strings.Cut(r.ID, ":")
-		out[connection]++
-	}
-	return out
-}
-
 // standing is requests that stood still in one place.
 type standing struct {
 	group  *snapshot.RequestGroup
@@ -79,7 +36,7 @@ type standing struct {
 
 // judgeStalled looks for requests that neither end nor go on.
 func judgeStalled(e *evidence) []profile.Verdict {
-	before, after, ok := e.progressed()
+	before, after, ok := e.Progressed()
 	if !ok {
 		return nil
 	}
@@ -171,22 +128,6 @@ func (s *standing) old(at time.Time) bool {
 // manyMethods is how many async methods in one place, all of which stand still, are worth a word.
 const manyMethods = 10
 
-// queuedFor names the thing that an async method queues for; "": no queue. An idle program has no such queue. Consumers
-// of a channel and readers of a socket wait for work, and a promised task may be news.
-func queuedFor(w *snapshot.Awaited) string {
-	switch {
-	case w == nil:
-		return ""
-	case w.Kind == snapshot.AwaitsSemaphore:
-		return "a permit of a SemaphoreSlim"
-	case w.Kind == snapshot.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
-		return fullChannel
-	}
-	return ""
-}
-
-const fullChannel = "room in a channel, which is full"
-
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come. The
 // methods that wait for room in a channel need not become more if the channel's reader has ended with an exception.
 func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
@@ -194,7 +135,7 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 	most := 0
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		thing, own := queuedFor(c.WaitsFor), gather.OwnFrame(c.Frames)
+		thing, own := gather.QueuedFor(c.WaitsFor), gather.OwnFrame(c.Frames)
 		if thing == "" || own == nil || c.State != snapshot.TaskWaiting {
 			continue
 		}
@@ -202,7 +143,7 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 		n, least, becomeMore := stood[key], manyMethods, ", and become more"
 		switch {
 		case c.Count > n:
-		case thing == fullChannel && e.readerFailed(after.Tasks):
+		case thing == gather.FullChannel && e.readerFailed(after.Tasks):
 			least, becomeMore = fewWaiters, ""
 		default:
 			continue
@@ -218,7 +159,7 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap locks " + e.Again()},
 		}}
-		if thing == fullChannel {
+		if thing == gather.FullChannel {
 			e.addReaders(&out[0], after.Tasks)
 		}
 	}
@@ -236,7 +177,7 @@ func (e *evidence) readerFailed(tasks *snapshot.Tasks) bool {
 // readsChannel reports whether a chain takes items from a channel. A writer to a full channel does not, most likely.
 func readsChannel(c *snapshot.TaskChain) bool {
 	return c.ReadsChannel && gather.OwnFrame(c.Frames) != nil &&
-		!(queuedFor(c.WaitsFor) == fullChannel && c.Count > 1)
+		!(gather.QueuedFor(c.WaitsFor) == gather.FullChannel && c.Count > 1)
 }
 
 // addReaders says who takes items from channels: suspended methods, threads, and, if there are none, methods that have
@@ -415,7 +356,7 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	if own := awaitsSource(&s.group.Doing); own != "" {
 		e.addSource(&v, own)
 	}
-	switch n := e.requestsEnded(); {
+	switch n := e.RequestsEnded(); {
 	case n == 0:
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "No request ended meanwhile."})
 	case n > 0:
@@ -444,7 +385,7 @@ func (e *evidence) waitsForText(d *snapshot.Doing) string {
 	case d.WaitsFor.Target != "":
 		return "The requests wait for " + d.WaitsFor.Target
 	}
-	if thing := e.awaitedThing(d.WaitsFor); thing != "" {
+	if thing := e.AwaitedThing(d.WaitsFor); thing != "" {
 		return "The requests wait for " + thing
 	}
 	return "The requests wait for " + cmp.Or(display.ShortType(d.WaitsFor.Type), string(d.WaitsFor.Kind))

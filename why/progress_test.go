@@ -105,7 +105,7 @@ func TestStalled(t *testing.T) {
 		}
 	}
 	still := []snapshot.RequestGroup{served(began, path, &source, own, 27*time.Second, all...)}
-	if n := flights(same(1), still, still).requestsEnded(); n != 30 {
+	if n := flights(same(1), still, still).RequestsEnded(); n != 30 {
 		t.Errorf("%d requests have ended, want 30", n)
 	}
 }

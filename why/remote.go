@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -71,7 +72,7 @@ func (e *evidence) called() []*called {
 			by[to].chains = append(by[to].chains, c)
 		}
 	}
-	return sortedBy(by, func(a, b *called) int {
+	return slices.SortedFunc(maps.Values(by), func(a, b *called) int {
 		return cmp.Or(cmp.Compare(len(b.threads)+len(b.connections), len(a.threads)+len(a.connections)),
 			cmp.Compare(a.remote, b.remote))
 	})
@@ -127,7 +128,7 @@ func endsIn(target string) (local, remote string) {
 }
 
 func (c *called) harmful(e *evidence) bool {
-	if len(c.threads) >= manyCallers && e.span() >= gather.Enough {
+	if len(c.threads) >= manyCallers && e.Span() >= gather.Enough {
 		return true
 	}
 	n := len(c.connections)
@@ -214,7 +215,7 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 		t := c.threads[0].Last()
 		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", waitNow(n),
 			phrase.Method(gather.OwnFrame(t.Frames)),
-			phrase.Seconds(e.span())))
+			phrase.Seconds(e.Span())))
 		v.Evidence = append(v.Evidence, c.waiting(t))
 	}
 	if n := c.callers() - len(c.threads); n > 0 {

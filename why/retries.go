@@ -3,6 +3,8 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/gather"
@@ -26,7 +28,7 @@ type retries struct {
 // judgeRetries looks for threads that sleep in one method, wake up, catch an exception there and sleep again: each try
 // has failed. A loop at the base of a thread may as well ask for work, and is left out.
 func judgeRetries(e *evidence) []profile.Verdict {
-	if len(e.Looks) < 2 || e.span() < gather.Enough || !gather.HasMode(e.Samples, profile.Exception) {
+	if len(e.Looks) < 2 || e.Span() < gather.Enough || !gather.HasMode(e.Samples, profile.Exception) {
 		return nil
 	}
 	groups, caught := map[string]*retries{}, e.caught()
@@ -48,7 +50,7 @@ func judgeRetries(e *evidence) []profile.Verdict {
 		g.threads = append(g.threads, gather.Ref(t))
 		g.caught += c.n
 	}
-	for _, g := range sortedBy(groups, func(a, b *retries) int {
+	for _, g := range slices.SortedFunc(maps.Values(groups), func(a, b *retries) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.own.Method, b.own.Method))
 	}) {
 		if len(g.threads) >= fewWaiters {
@@ -117,7 +119,7 @@ func (g *retries) verdict(e *evidence) profile.Verdict {
 			r.Function(g.node).Display),
 		Evidence: []profile.Evidence{
 			{Text: "One of them, " + phrase.ThreadName(g.threads[0]) + ":", Frames: g.frames, Threads: g.threads},
-			{Text: "One of the exceptions was thrown here:", Frames: withoutEvents(gather.Frames(r, g.node))},
+			{Text: "One of the exceptions was thrown here:", Frames: gather.WithoutEvents(gather.Frames(r, g.node))},
 		},
 		Commands: []string{
 			fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID),

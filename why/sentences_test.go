@@ -58,7 +58,7 @@ func TestSemaphoreNames(t *testing.T) {
 		0: "a SemaphoreSlim",
 	} {
 		w := &snapshot.Awaited{Kind: snapshot.AwaitsSemaphore, Object: object, Type: typ}
-		if got := e.awaitedThing(w); got != want {
+		if got := e.AwaitedThing(w); got != want {
 			t.Errorf("%#x: %q, want %q", object, got, want)
 		}
 	}

@@ -65,7 +65,7 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []snapshot.ThreadRef{gather.Ref(t)})}
 		}
 	}
-	before, after, ok := e.progressed()
+	before, after, ok := e.Progressed()
 	if !ok {
 		return nil
 	}
@@ -76,8 +76,7 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 			gather.OwnFrame(c.Frames) == nil || stood[tasks.ChainKey(c)] == 0 {
 			continue
 		}
-		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind],
-			display.ShortType(c.WaitsFor.Type))
+		thing := cmp.Or(c.WaitsFor.Target, gather.AwaitedThings[c.WaitsFor.Kind], display.ShortType(c.WaitsFor.Type))
 		return []profile.Verdict{e.unstopped(c.Frames, "waits for "+thing, nil)}
 	}
 	return nil

@@ -242,7 +242,7 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 func chainDoes(c *snapshot.TaskChain, of int) string {
 	does := "is " + string(c.State)
 	if w := c.WaitsFor; c.State == snapshot.TaskWaiting && w != nil {
-		thing := awaitedThings[w.Kind]
+		thing := gather.AwaitedThings[w.Kind]
 		if w.Kind == snapshot.AwaitsTimer {
 			thing = "a timer"
 		}

@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,8 +34,8 @@ var amongCauses = []profile.Cause{
 
 // standstill looks for waits that nobody is left to end, if no judge has found another reason for waits.
 func (e *evidence) standstill(found []profile.Verdict) []profile.Verdict {
-	before, after, ok := e.progressed()
-	if !ok || e.Core() || e.Held() || e.span() < gather.Enough || slices.ContainsFunc(found,
+	before, after, ok := e.Progressed()
+	if !ok || e.Core() || e.Held() || e.Span() < gather.Enough || slices.ContainsFunc(found,
 		func(v profile.Verdict) bool { return slices.Contains(amongCauses, v.Cause) }) {
 		return nil
 	}
@@ -82,7 +83,7 @@ func (e *evidence) standingGroups(stood map[uint64]int) []*standstill {
 		}
 		g.threads = append(g.threads, gather.Ref(t))
 	}
-	return sortedBy(groups, func(a, b *standstill) int {
+	return slices.SortedFunc(maps.Values(groups), func(a, b *standstill) int {
 		return cmp.Compare(a.threads[0].OSThreadID, b.threads[0].OSThreadID)
 	})
 }
@@ -222,7 +223,7 @@ func (e *evidence) standstillVerdict(s *standstill, c profile.Certainty) profile
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: c,
-		Text: fmt.Sprintf("%s, in %s, and %s in %s.", who, in, gone, phrase.Seconds(e.span())),
+		Text: fmt.Sprintf("%s, in %s, and %s in %s.", who, in, gone, phrase.Seconds(e.Span())),
 		Evidence: []profile.Evidence{
 			{Text: "One of the waits:", Frames: s.frames, Threads: s.threads},
 		},

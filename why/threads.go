@@ -42,7 +42,7 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 	if len(e.Looks) < 2 || e.Core() {
 		return nil
 	}
-	span := e.span()
+	span := e.Span()
 	best := standingThreads{}
 	groups := e.standingThreads()
 	for _, g := range groups {
@@ -123,7 +123,7 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 // the pool, or waits for input or for the time.
 func placeOfThread(t *snapshot.Thread) string {
 	own := gather.OwnFrame(t.Frames)
-	if own == nil || t.Wait == nil || !t.Waits() || gather.Resting(t) || !telling(t.Wait) ||
+	if own == nil || t.Wait == nil || !t.Waits() || gather.Resting(t) || !gather.Telling(t.Wait) ||
 		t.Wait.Kind == snapshot.WaitIO ||
 		t.Wait.Timeout > 0 || strings.HasPrefix(t.Role, "ThreadPool") {
 		return ""

@@ -44,7 +44,7 @@ func yieldersOf(r *snapshot.Requests) map[string]*yielders {
 // judgeYields looks for requests that give up their thread again and again, and never end: a loop over many threads,
 // which waits for something by asking all the time. Work that gives up its thread now and then is seen at work.
 func judgeYields(e *evidence) []profile.Verdict {
-	before, after, ok := e.progressed()
+	before, after, ok := e.Progressed()
 	if !ok {
 		return nil
 	}
@@ -72,7 +72,7 @@ func judgeYields(e *evidence) []profile.Verdict {
 	if best == nil {
 		return nil
 	}
-	first, last, _ := e.delta()
+	first, last, _ := e.Delta()
 	used := ""
 	if first != nil && last != nil && last.At > first.At && last.CPU >= first.CPU {
 		used = fmt.Sprintf(" The process used %.2f CPUs meanwhile.",

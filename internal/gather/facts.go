@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/cgroup"
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
 	"clrsnap/snapshot"
@@ -182,4 +183,104 @@ func (w *Watched) Retries() bool {
 		return t.Role == WorkerRole && t.Wait != nil && t.Wait.Kind == snapshot.ThreadSleep && own != nil &&
 			SameCall(own, first)
 	})
+}
+
+// StaysIn is the own method of a thread in all looks that have the thread's stack, with the stack in one of the looks
+// and the number of these looks; "": several methods.
+func (w *Watched) StaysIn() (in string, stack *snapshot.Thread, looks int) {
+	for _, t := range w.Looks {
+		own := OwnFrame(t.Frames)
+		if own == nil && !t.Complete {
+			continue // without a CPU during the look
+		}
+		if own == nil || in != "" && own.Display != in {
+			return "", nil, 0
+		}
+		in, stack, looks = own.Display, t, looks+1
+	}
+	return in, stack, looks
+}
+
+// IDs are the ids of threads.
+func IDs(threads []Watched) map[int]bool {
+	ids := map[int]bool{}
+	for i := range threads {
+		ids[threads[i].Last().OSThreadID] = true
+	}
+	return ids
+}
+
+// Span is the time between the beginnings of the first and the last look.
+func (e *Evidence) Span() time.Duration {
+	if len(e.Looks) == 0 {
+		return 0
+	}
+	return e.Last().At - e.First().At
+}
+
+// Served is the share of the threads' ready time in which the threads ran, because they had a CPU: from 0 to 1. If
+// the share is low, everything takes longer, and the program is not to blame.
+func (e *Evidence) Served() float64 {
+	ran, ready := e.RanAndReady()
+	if ran+ready <= 0 {
+		return 1
+	}
+	return float64(ran) / float64(ran+ready)
+}
+
+// RanAndReady is how long the threads ran, and how long they were ready to run without a CPU, in all.
+func (e *Evidence) RanAndReady() (ran, ready time.Duration) {
+	threads := e.Threads()
+	for i := range threads {
+		ran, ready = ran+threads[i].Ran, ready+threads[i].Ready
+	}
+	return ran, ready
+}
+
+// OwnMethod is the own method nearest to the leaf of a thread, for display; "": none.
+func OwnMethod(t *snapshot.Thread) string {
+	if f := OwnFrame(t.Frames); f != nil {
+		return f.Display
+	}
+	return ""
+}
+
+// Delta returns the first and the last moment; false: there are not two.
+func (e *Evidence) Delta() (first, last *Moment, ok bool) {
+	if len(e.Moments) < 2 {
+		return nil, nil, false
+	}
+	return &e.Moments[0], &e.Moments[len(e.Moments)-1], true
+}
+
+// Thresholds of a used-up quota of CPU time.
+const (
+	fewPeriods       = 5    // periods that tell nothing
+	throttledPeriods = 0.25 // of the periods: periods with the quota used up
+	throttledTime    = 0.10 // of the time: processes had to wait then
+)
+
+// Throttled is the work of the control group whose quota of CPU time is used up again and again; nil: no such group.
+func (e *Evidence) Throttled() *cgroup.CPU {
+	first, last, ok := e.Delta()
+	if !ok || last.At-first.At < Enough {
+		return nil
+	}
+	d := last.Groups.Since(&first.Groups)
+	for i := range d.CPU {
+		c := &d.CPU[i]
+		if c.Periods >= fewPeriods && float64(c.Throttled) >= throttledPeriods*float64(c.Periods) &&
+			AtOnce(int64(c.Stood), last.At-first.At) >= throttledTime {
+			return c
+		}
+	}
+	return nil
+}
+
+// wholeCPU is the share of the time for which a thread ran, or was ready to run, that counts as the whole time.
+const wholeCPU = 0.85
+
+// AlwaysReady reports whether a thread ran, or was ready to run, nearly all the time.
+func (w *Watched) AlwaysReady(e *Evidence) bool {
+	return float64(w.Ran+w.Ready) >= wholeCPU*float64(e.Whole())
 }

@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/internal/requests"
@@ -110,6 +111,49 @@ func (e *Evidence) LastFlight() *FlightLook {
 func (l *FlightLook) RequestsNow() (out []snapshot.Request) {
 	for i := range l.Requests.Requests {
 		out = append(out, l.Requests.Requests[i].Requests...)
+	}
+	return out
+}
+
+// RequestsEnded is how many requests have ended between the two looks, by the numbers of the requests of connections.
+// Requests of a connection that came and went in between are missing once the collector has freed the connection's
+// object. -1: not known, or nothing is served.
+func (e *Evidence) RequestsEnded() int {
+	before, after, ok := e.Progressed()
+	if !ok || len(before.Begun)+len(after.Begun) == 0 {
+		return -1
+	}
+	earlier, serving, newest := servingOf(before), servingOf(after), ""
+	for connection := range before.Begun {
+		newest = max(newest, connection)
+	}
+	ended := 0
+	for connection, begun := range after.Begun {
+		had, known := before.Begun[connection]
+		if !known && connection <= newest { // the first look has missed the connection: ids grow
+			continue
+		}
+		ended += max(begun-serving[connection]-had+earlier[connection], 0)
+	}
+	return ended
+}
+
+// Progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
+// look lacks something.
+func (e *Evidence) Progressed() (before, after *FlightLook, ok bool) {
+	if len(e.Flights) < 2 {
+		return nil, nil, false
+	}
+	before, after = &e.Flights[0], &e.Flights[len(e.Flights)-1]
+	return before, after, !before.Requests.Partial && !after.Requests.Partial
+}
+
+// servingOf counts the requests in flight of each connection.
+func servingOf(l *FlightLook) map[string]int {
+	out := map[string]int{}
+	for _, r := range l.RequestsNow() {
+		connection, _, _ := strings.Cut(r.ID, ":")
+		out[connection]++
 	}
 	return out
 }

@@ -161,3 +161,82 @@ func AtOnce(weight int64, d time.Duration) float64 {
 	}
 	return float64(weight) / float64(d)
 }
+
+// RunsOf selects the samples in which some threads ran.
+func RunsOf(r *profile.Recording, ids map[int]bool, mode profile.Mode) func(*profile.Sample) bool {
+	return func(x *profile.Sample) bool {
+		return x.Mode == mode && x.State == profile.Running && ids[r.Threads[x.Thread].OSThreadID]
+	}
+}
+
+// Weigh sums up the weight and the number of samples.
+func Weigh(r *profile.Recording, wanted func(*profile.Sample) bool) (weight int64, n int) {
+	for i := range r.Samples {
+		if x := &r.Samples[i]; wanted(x) {
+			weight, n = weight+x.Weight, n+int(x.Count)
+		}
+	}
+	return weight, n
+}
+
+// RunningMode is the mode whose samples tell where threads run; false: none.
+func (e *Evidence) RunningMode() (profile.Mode, bool) {
+	if e.Samples == nil || len(e.Looks) < 2 {
+		return 0, false
+	}
+	if HasMode(e.Samples, profile.CPU) {
+		return profile.CPU, true
+	}
+	return profile.Wall, HasMode(e.Samples, profile.Wall)
+}
+
+// throwing are the beginnings of the methods, and native functions, that throw and catch exceptions.
+var throwing = []string{
+	"System.Runtime.EH.", "IL_Throw", "IL_Rethrow", "RhpThrow", "RhThrowEx", "DispatchManagedException", "__cxa_throw",
+	"_Unwind_RaiseException",
+}
+
+// ThrowingShare is the share of the CPU time below the functions of throwing.
+func ThrowingShare(r *profile.Recording) float64 {
+	if !HasMode(r, profile.CPU) {
+		return 0
+	}
+	all, sum := int64(0), int64(0)
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.CPU {
+			continue
+		}
+		all += x.Weight
+		if Throws(r, x.Node) {
+			sum += x.Weight
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(sum) / float64(all)
+}
+
+// Throws reports whether a sample is below the functions of throwing.
+func Throws(r *profile.Recording, leaf int32) bool {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		if IsThrowing(r.Function(n).Method) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsThrowing reports whether a method is a part of throwing or catching an exception.
+func IsThrowing(method string) bool {
+	return slices.ContainsFunc(throwing, func(begin string) bool { return strings.HasPrefix(method, begin) })
+}
+
+// WithoutEvents leaves out the frames of events.
+func WithoutEvents(stack []snapshot.Frame) []snapshot.Frame {
+	return slices.DeleteFunc(stack, func(f snapshot.Frame) bool { return f.Kind == snapshot.Event })
+}
+
+// LeastRun is the number of samples that tell what threads do.
+const LeastRun = 30

@@ -38,6 +38,8 @@ func TestRuntimeError(t *testing.T) {
 			remedy: "update clrsnap, or see native stacks only with --native"},
 		{from: pretended{isStarting: true}, err: unfit,
 			reason: "process 5 seems to be starting: " + unfit.Error(), remedy: "try again in a moment"},
+		{from: pretended{isStarting: true}, err: errors.New("a: b"),
+			reason: "cannot read the .NET runtime in process 5: a: b"},
 		{from: pretended{lacks: true}, err: unfit, unsupported: true, reason: "process 5: " + unfit.Error(),
 			remedy: "see native stacks only with --native, or make a dump with more memory"},
 		{err: version, unsupported: true, reason: "process 5: " + own, remedy: "update clrsnap"},

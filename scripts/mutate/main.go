@@ -95,14 +95,9 @@ func readFaults() (out []fault, err error) {
 
 // try tries the faults in the wanted files. First try looks at all faults, so that a stale fault is seen soon.
 func try(faults []fault, wanted *regexp.Regexp) error {
-	var stale, missed []string
-	for i := range faults {
-		if err := faults[i].stale(); err != nil {
-			stale = append(stale, err.Error())
-		}
-	}
-	if stale != nil {
-		return errors.New("stale faults:\n" + strings.Join(stale, "\n"))
+	var missed []string
+	if err := stale(faults); err != nil {
+		return err
 	}
 	without, err := packagesWithout(faults)
 	if err != nil {
@@ -170,6 +165,15 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 	return nil
 }
 
+// stale is an error unless the texts of all faults are in their files.
+func stale(faults []fault) error {
+	var all []error
+	for i := range faults {
+		all = append(all, faults[i].stale())
+	}
+	return errors.Join(all...)
+}
+
 // stale is an error unless the text is in the file, once.
 func (f *fault) stale() error {
 	text, err := os.ReadFile(f.file)
@@ -177,7 +181,7 @@ func (f *fault) stale() error {
 		return err
 	}
 	if n := strings.Count(string(text), f.old); n != 1 || f.old == "" {
-		return fmt.Errorf("%s: the old text is there %d times", f, n)
+		return fmt.Errorf("stale fault %s: the old text is there %d times", f, n)
 	}
 	return nil
 }

@@ -1,8 +1,13 @@
-package why
+// Package activity says what a process does, whether or not something is wrong: CPU time, threads, requests, async
+// methods, memory, and the waits of the program's own code. The package reads the evidence of package gather, and judges
+// nothing.
+package activity
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"clrsnap/internal/gather"
@@ -11,28 +16,28 @@ import (
 	"clrsnap/snapshot"
 )
 
-// activity is what the process did, as far as the evidence tells.
-func (e *evidence) activity() *profile.Activity {
-	first, last, ok := e.delta()
+// Of is what the process did, as far as the evidence tells.
+func Of(e *gather.Evidence) *profile.Activity {
+	first, last, ok := e.Delta()
 	if !ok || e.Core() {
 		return nil
 	}
 	a := &profile.Activity{
-		CPU: e.cpuActivity(first, last), GCShare: -1, ExceptionsPerSecond: -1, Descriptors: last.Files,
+		CPU: cpuActivity(e, first, last), GCShare: -1, ExceptionsPerSecond: -1, Descriptors: last.Files,
 		DescriptorsLimit: last.FilesLimit,
 	}
-	a.RequestsInFlight, a.RequestsEnded = -1, e.requestsEnded()
+	a.RequestsInFlight, a.RequestsEnded = -1, e.RequestsEnded()
 	if l := e.LastFlight(); l != nil && !l.Requests.Partial {
 		a.RequestsInFlight, a.RequestsOver = len(l.RequestsNow()), l.At-e.Flights[0].At
 	}
-	e.tasksActivity(a)
-	e.memoryActivity(a, last)
+	tasksActivity(e, a)
+	memoryActivity(e, a, last)
 	if r := e.Samples; r != nil && r.Duration >= gather.Enough {
 		if gather.HasMode(r, profile.GC) {
-			a.GCShare = gather.AtOnce(int64(collectionsOf(r).pause), r.Duration)
+			a.GCShare = gather.AtOnce(r.Weight(profile.GC), r.Duration)
 		}
 		if gather.HasMode(r, profile.Exception) {
-			thrown, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Exception })
+			thrown, _ := gather.Weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Exception })
 			a.ExceptionsPerSecond = float64(thrown) / r.Duration.Seconds()
 		}
 	}
@@ -50,7 +55,7 @@ func (e *evidence) activity() *profile.Activity {
 }
 
 // tasksActivity adds the async methods.
-func (e *evidence) tasksActivity(a *profile.Activity) {
+func tasksActivity(e *gather.Evidence, a *profile.Activity) {
 	a.TasksInFlight, a.TasksEnded = -1, -1
 	l := e.LastFlight()
 	if l == nil || l.Tasks.Partial || l.Tasks.Unread > 0 || l.Tasks.ConsistentShare < 1 {
@@ -64,7 +69,7 @@ func (e *evidence) tasksActivity(a *profile.Activity) {
 }
 
 // memoryActivity adds the memory, its growth, and the control group in which the least is left.
-func (e *evidence) memoryActivity(a *profile.Activity, last *gather.Moment) {
+func memoryActivity(e *gather.Evidence, a *profile.Activity, last *gather.Moment) {
 	if n := len(e.Heaps); n > 0 {
 		first, now := &e.Heaps[0], &e.Heaps[n-1]
 		if a.Memory = now.Memory; n > 1 && first.Memory != nil && now.Memory != nil {
@@ -93,7 +98,7 @@ func withoutAgent(m *snapshot.Memory) {
 }
 
 // cpuActivity is the CPU time between two moments; nil: not known. With few samples the use of the time is unknown.
-func (e *evidence) cpuActivity(first, last *gather.Moment) *profile.ActivityCPU {
+func cpuActivity(e *gather.Evidence, first, last *gather.Moment) *profile.ActivityCPU {
 	took := last.At - first.At
 	if took <= 0 || last.CPU < first.CPU {
 		return nil
@@ -104,14 +109,14 @@ func (e *evidence) cpuActivity(first, last *gather.Moment) *profile.ActivityCPU 
 			a.May = min(a.May, c.Quota)
 		}
 	}
-	a.OfNote = e.starved(a, first, last)
-	mode, ok := e.runningMode()
+	a.OfNote = starved(e, a, first, last)
+	mode, ok := e.RunningMode()
 	if !ok {
 		return a
 	}
 	runs := func(x *profile.Sample) bool { return x.Mode == mode && x.State == profile.Running }
-	all, n := weigh(e.Samples, runs)
-	if n < leastRun {
+	all, n := gather.Weigh(e.Samples, runs)
+	if n < gather.LeastRun {
 		return a
 	}
 	a.ByKind = e.Samples.CPUByKind(mode)
@@ -119,7 +124,7 @@ func (e *evidence) cpuActivity(first, last *gather.Moment) *profile.ActivityCPU 
 		a.Path, a.PathShare = gather.Frames(e.Samples, list[0].Leaf), float64(list[0].Weight)/float64(all)
 		a.Own = e.Samples.Function(list[0].Node).Display
 	}
-	a.OfNote = append(a.OfNote, e.ofNote(runs, all)...)
+	a.OfNote = append(a.OfNote, ofNote(e, runs, all)...)
 	return a
 }
 
@@ -131,29 +136,30 @@ const (
 
 // starved says that the process got too little CPU time: its threads were ready to run, and did not run, although the
 // process may use more CPUs. Threads that share all CPUs that the process may use wait for one another only.
-func (e *evidence) starved(a *profile.ActivityCPU, first, last *gather.Moment) []profile.Evidence {
-	ran, ready := e.ranAndReady()
-	whole := e.Whole()
-	could := min(a.May, gather.AtOnce(int64(ran+ready), whole))
-	if gather.AtOnce(int64(ready), whole) < muchWanted || max(a.Used, gather.AtOnce(int64(ran),
-		whole)) >= littleGot*could ||
-		len(judgeThrottled(e)) > 0 {
+func starved(e *gather.Evidence, a *profile.ActivityCPU, first, last *gather.Moment) []profile.Evidence {
+	ran, ready := e.RanAndReady()
+	got, wanted := gather.AtOnce(int64(ran), e.Whole()), gather.AtOnce(int64(ready), e.Whole())
+	could := min(a.May, got+wanted)
+	if wanted < muchWanted || max(a.Used, got) >= littleGot*could || e.Throttled() != nil {
 		return nil
 	}
 	text := fmt.Sprintf("too little CPU time: on average %.1f threads were ready to run and had no CPU (%s of their "+
-		"time), while %.2f CPUs were used.", gather.AtOnce(int64(ready), whole), phrase.Percent(1-e.served()), a.Used)
+		"time), while %.2f CPUs were used.", wanted, phrase.Percent(1-e.Served()), a.Used)
 	took := last.At - first.At
 	if others := time.Duration(e.CPUs)*took - (last.Idle - first.Idle) - (last.CPU - first.CPU); first.Idle >= 0 &&
 		last.Idle >= first.Idle && gather.AtOnce(int64(others), took) >= (could-a.Used)/2 {
 		text += fmt.Sprintf(" Other programs used %.2f of the machine's %s.", gather.AtOnce(int64(others), took),
 			phrase.Counted(e.CPUs, "CPU", "CPUs"))
 	}
-	return append([]profile.Evidence{{Text: text}}, e.standReady()...)
+	return append([]profile.Evidence{{Text: text}}, standReady(e)...)
 }
+
+// shownReady bounds the methods whose ready threads are told.
+const shownReady = 3
 
 // standReady says where threads stood that were ready to run nearly all the time, and that too few samples tell of. The
 // looks alone tell where: without a CPU, a thread of a healthy program stands still, too.
-func (e *evidence) standReady() (out []profile.Evidence) {
+func standReady(e *gather.Evidence) (out []profile.Evidence) {
 	type group struct {
 		at      *snapshot.Thread
 		looks   int // the fewest of a thread
@@ -163,8 +169,8 @@ func (e *evidence) standReady() (out []profile.Evidence) {
 	threads := e.Threads()
 	for i := range threads {
 		w := &threads[i]
-		in, at, looks := seenIn(w)
-		if w.Last().ManagedThreadID == 0 || float64(w.Ran+w.Ready) < wholeCPU*float64(e.Whole()) || w.Ready < w.Ran ||
+		in, at, looks := w.StaysIn()
+		if w.Last().ManagedThreadID == 0 || !w.AlwaysReady(e) || w.Ready < w.Ran ||
 			looks < 2 {
 			continue
 		}
@@ -175,13 +181,13 @@ func (e *evidence) standReady() (out []profile.Evidence) {
 		}
 		g.looks, g.threads = min(g.looks, looks), append(g.threads, *w)
 	}
-	list := sortedBy(groups, func(a, b *group) int {
+	list := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.at.OSThreadID, b.at.OSThreadID))
 	})
-	mode, sampled := e.runningMode()
+	mode, sampled := e.RunningMode()
 	for _, g := range list {
 		if sampled {
-			if _, n := weigh(e.Samples, runsOf(e.Samples, idsOf(g.threads), mode)); n >= leastRun {
+			if _, n := gather.Weigh(e.Samples, gather.RunsOf(e.Samples, gather.IDs(g.threads), mode)); n >= gather.LeastRun {
 				continue // the judges have seen the samples
 			}
 		}
@@ -196,10 +202,9 @@ func (e *evidence) standReady() (out []profile.Evidence) {
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s %s ready to run nearly all the time, in %s in %d of %d looks. With so little CPU time "+
 				"it cannot be told whether that is a loop.", who, was, phrase.Method(gather.OwnFrame(g.at.Frames)),
-				g.looks,
-				len(e.Looks)),
+				g.looks, len(e.Looks)),
 			Frames: g.at.Frames, Threads: refs,
 		})
 	}
-	return out[:min(len(out), maxLoops)]
+	return out[:min(len(out), shownReady)]
 }

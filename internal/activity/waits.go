@@ -1,12 +1,12 @@
-package why
+package activity
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
@@ -18,18 +18,18 @@ const (
 	shownChains = 4 // number of places where async methods wait
 )
 
-// waited returns the waits in the program's own code that lasted the whole time: no trouble by themselves. A reader
+// Waits returns the waits in the program's own code that lasted the whole time: no trouble by themselves. A reader
 // who knows that the program should be working sees the program's waits here.
-func (e *evidence) waited() (out []profile.Evidence) {
+func Waits(e *gather.Evidence) (out []profile.Evidence) {
 	if len(e.Looks) < 2 || e.Held() {
 		return nil
 	}
-	out = append(out, e.waitingThreads()...)
+	out = append(out, waitingThreads(e)...)
 	l := e.LastFlight()
 	if l == nil {
-		return append(out, e.waitingChains(e.Chains)...)
+		return append(out, waitingChains(e, e.Chains)...)
 	}
-	out = append(out, e.waitingChains(l.Tasks.Chains)...)
+	out = append(out, waitingChains(e, l.Tasks.Chains)...)
 	if list := l.RequestsNow(); len(list) > 0 {
 		oldest := slices.MinFunc(list, func(a, b snapshot.Request) int { return sinceOrder(&a, &b) })
 		text := phrase.Counted(len(list), "request is in flight", "requests are in flight")
@@ -55,7 +55,7 @@ func sinceOrder(a, b *snapshot.Request) int {
 }
 
 // waitingThreads are the threads that have waited in own code, in the same calls in all looks, by place.
-func (e *evidence) waitingThreads() (out []profile.Evidence) {
+func waitingThreads(e *gather.Evidence) (out []profile.Evidence) {
 	type group struct {
 		first   *snapshot.Thread
 		threads []snapshot.ThreadRef
@@ -66,7 +66,7 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		w := &threads[i]
 		t := w.Last()
 		own := gather.OwnFrame(t.Frames)
-		if own == nil || t.Wait == nil || !w.Retries() && (!w.Unmoved || !w.Waits() || !telling(t.Wait)) {
+		if own == nil || t.Wait == nil || !w.Retries() && (!w.Unmoved || !w.Waits() || !gather.Telling(t.Wait)) {
 			continue
 		}
 		key := string(t.Wait.Kind) + " " + own.Module + "!" + own.Method
@@ -77,7 +77,7 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		}
 		g.threads = append(g.threads, gather.Ref(t))
 	}
-	list := sortedBy(groups, func(a, b *group) int {
+	list := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.first.OSThreadID, b.first.OSThreadID))
 	})
 	for _, g := range list[:min(len(list), shownWaits)] {
@@ -88,22 +88,13 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		switch {
 		case g.first.Wait.Kind == snapshot.ThreadSleep:
 			text = fmt.Sprintf("%s of the thread pool %s in %s: no other work gets %s.",
-				phrase.Counted(n, "worker", "workers"), verb(n, "sleeps", "sleep"), in, verb(n, "it", "them"))
+				phrase.Counted(n, "worker", "workers"), phrase.Verb(n, "sleeps", "sleep"), in, phrase.Verb(n, "it", "them"))
 		case n > 1: // their objects may differ
 			text = fmt.Sprintf("%d threads wait in %s. One of them, %s, %s.", n, in, who, does)
 		}
 		out = append(out, profile.Evidence{Text: text, Threads: g.threads})
 	}
 	return out
-}
-
-// telling reports whether a wait is informative: not a sleep, and not the host's wait for its end.
-func telling(w *snapshot.Wait) bool {
-	switch w.Kind {
-	case snapshot.ThreadSleep, snapshot.WaitIdle, snapshot.WaitRuntime:
-		return false
-	}
-	return !strings.HasPrefix(w.Method, "Microsoft.Extensions.Hosting.")
 }
 
 // named names a Mutex that other processes can hold, with its holder.
@@ -114,52 +105,8 @@ func named(w *snapshot.Wait) string {
 	return ""
 }
 
-// awaitedThings are awaited objects that other code of the program has to complete.
-var awaitedThings = map[snapshot.AwaitedKind]string{
-	snapshot.AwaitsSemaphore: "a SemaphoreSlim", snapshot.AwaitsChannel: "a channel", snapshot.AwaitsPipe: "a pipe",
-	snapshot.AwaitsCompletion: "a TaskCompletionSource", snapshot.AwaitsSocket: "a socket",
-}
-
-// awaitedThing names an awaited object that other code of the program has to complete; "": the object is not one. A
-// SemaphoreSlim has the name of its field, if the waits of threads, or the search for permits, know the field.
-func (e *evidence) awaitedThing(w *snapshot.Awaited) string {
-	thing := awaitedThings[w.Kind]
-	if field := display.Field(e.fieldOf(w.Object)); w.Kind == snapshot.AwaitsSemaphore && field != "" {
-		return "SemaphoreSlim (" + field + ")"
-	}
-	return thing
-}
-
-// fieldOf is the field of a semaphore; "": not known.
-func (e *evidence) fieldOf(object uint64) string {
-	if object == 0 {
-		return ""
-	}
-	for i := range e.Lost {
-		if l := &e.Lost[i]; l.Object == object {
-			return l.Field
-		}
-	}
-	if len(e.Looks) > 0 {
-		threads := e.Last().Snap.Threads
-		for i := range threads {
-			if w := threads[i].Wait; w != nil && w.Kind == snapshot.SemaphoreWait && w.Object == object {
-				return w.Field
-			}
-		}
-	}
-	if e.Likely != nil {
-		for i := range e.Likely.Needs {
-			if n := &e.Likely.Needs[i]; n.Kind == snapshot.SemaphoreLock && n.Object == object {
-				return n.Field
-			}
-		}
-	}
-	return ""
-}
-
 // waitingChains are the suspended methods of the program, by the object at the end of their chain.
-func (e *evidence) waitingChains(chains []snapshot.TaskChain) (out []profile.Evidence) {
+func waitingChains(e *gather.Evidence, chains []snapshot.TaskChain) (out []profile.Evidence) {
 	type group struct {
 		first *snapshot.TaskChain
 		thing string
@@ -169,16 +116,18 @@ func (e *evidence) waitingChains(chains []snapshot.TaskChain) (out []profile.Evi
 	for i := range chains {
 		c := &chains[i]
 		own := gather.OwnFrame(c.Frames)
-		if own == nil || c.State != snapshot.TaskWaiting || c.WaitsFor == nil || awaitedThings[c.WaitsFor.Kind] == "" ||
-			own.Origin() != snapshot.OfUser {
+		if own == nil || c.State != snapshot.TaskWaiting || c.WaitsFor == nil || own.Origin() != snapshot.OfUser {
 			continue
 		}
-		thing := e.awaitedThing(c.WaitsFor)
+		thing := e.AwaitedThing(c.WaitsFor)
+		if thing == "" {
+			continue
+		}
 		switch w := c.WaitsFor; {
 		case w.Target != "":
 			thing = w.Target
-		case queuedFor(w) == fullChannel:
-			thing = fullChannel
+		case gather.QueuedFor(w) == gather.FullChannel:
+			thing = gather.FullChannel
 		}
 		key := thing + " " + own.Module + "!" + own.Method
 		g := groups[key]
@@ -188,7 +137,7 @@ func (e *evidence) waitingChains(chains []snapshot.TaskChain) (out []profile.Evi
 		}
 		g.count += c.Count
 	}
-	list := sortedBy(groups, func(a, b *group) int {
+	list := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.thing, b.thing))
 	})
 	for _, g := range list[:min(len(list), shownChains)] {

@@ -1,4 +1,4 @@
-package why
+package activity
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ const (
 		"struct without an Equals and a GetHashCode of its own, as a key for example."
 	keysText = "looking up keys in a collection, in %s: very many look-ups, or many keys with equal hash codes, " +
 		"compared one by one."
-	regexText = "regular expressions that %s runs. A pattern that backtracks takes long with some texts."
+	regexText = "regular expressions, run by %s. A pattern that backtracks takes long with some texts."
 	linqText  = "methods of LINQ, called in %s. In a loop LINQ goes through the same elements again and again."
 	jsonText  = "reading or writing JSON, called in %s."
 )
@@ -117,7 +117,7 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 
 // ofNote are the known ways of using CPU time for which the process used much of its time, with the stack of most
 // samples each.
-func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []profile.Evidence) {
+func ofNote(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) (out []profile.Evidence) {
 	r := e.Samples
 	tell := func(share float64, text string, own *snapshot.Frame, leaf int32) {
 		out = append(out, profile.Evidence{
@@ -140,13 +140,13 @@ func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []pro
 			tell(share, p.text, list[0].Frame(r), list[0].Leaf)
 		}
 	}
-	if share := throwingShare(r); share >= leastThrowing {
-		list := gather.Sites(r, func(x *profile.Sample) bool { return runs(x) && throws(r, x.Node) })
+	if share := gather.ThrowingShare(r); share >= leastThrowing {
+		list := gather.Sites(r, func(x *profile.Sample) bool { return runs(x) && gather.Throws(r, x.Node) })
 		if len(list) > 0 {
 			tell(share, "throwing and catching exceptions, most of them below %s.", list[0].Frame(r), list[0].Leaf)
 		}
 	}
-	return append(append(out, e.boxes()...), e.longTexts()...)
+	return append(append(out, boxes(e)...), longTexts(e)...)
 }
 
 // Thresholds: of throwing as a share of the CPU time, of boxing and of texts as a share of the allocated bytes and in
@@ -161,8 +161,8 @@ const (
 )
 
 // boxes tells of values that are boxed in great number.
-func (e *evidence) boxes() []profile.Evidence {
-	s, ok := e.allocates(func(typ string) bool { return gather.Boxed[typ] }, leastBoxed, leastBoxes)
+func boxes(e *gather.Evidence) []profile.Evidence {
+	s, ok := allocates(e, func(typ string) bool { return gather.Boxed[typ] }, leastBoxed, leastBoxes)
 	if !ok {
 		return nil
 	}
@@ -170,8 +170,8 @@ func (e *evidence) boxes() []profile.Evidence {
 }
 
 // longTexts tells of long texts that are made in great number.
-func (e *evidence) longTexts() []profile.Evidence {
-	s, ok := e.allocates(func(typ string) bool { return typ == "string" }, leastTexts, leastTextRate)
+func longTexts(e *gather.Evidence) []profile.Evidence {
+	s, ok := allocates(e, func(typ string) bool { return typ == "string" }, leastTexts, leastTextRate)
 	if !ok || s.average < longText {
 		return nil
 	}
@@ -191,14 +191,14 @@ type allocations struct {
 
 // allocates sums up the allocations of some types; false: less than a share of all bytes, or less than so many bytes a
 // second.
-func (e *evidence) allocates(typ func(string) bool, leastShare float64, leastRate int64) (out allocations, ok bool) {
+func allocates(e *gather.Evidence, typ func(string) bool, leastShare float64, leastRate int64) (out allocations, ok bool) {
 	r := e.Samples
 	if !gather.HasMode(r, profile.Alloc) {
 		return out, false
 	}
-	all, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Alloc })
+	all, _ := gather.Weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Alloc })
 	is := func(x *profile.Sample) bool { return x.Mode == profile.Alloc && typ(r.Function(x.Node).Display) }
-	sum, _ := weigh(r, is)
+	sum, _ := gather.Weigh(r, is)
 	list := gather.Sites(r, is)
 	out.share, out.rate = float64(sum)/float64(max(all, 1)), phrase.Rate(sum, r.Duration)
 	if len(list) == 0 || out.share < leastShare || out.rate < leastRate {
@@ -210,15 +210,14 @@ func (e *evidence) allocates(typ func(string) bool, leastShare float64, leastRat
 	}
 	s := &list[0]
 	out.average, out.of = sum/max(events, 1), r.Function(s.Leaf).Display
-	out.own, out.frames = s.Frame(r), withoutEvents(gather.Frames(r, s.Leaf))
+	out.own, out.frames = s.Frame(r), gather.WithoutEvents(gather.Frames(r, s.Leaf))
 	return out, true
 }
 
 func (a *allocations) evidence(what string) []profile.Evidence {
 	return []profile.Evidence{{
 		Text: fmt.Sprintf("%s of the allocated bytes, %s a second, are %s in %s.", phrase.Percent(a.share),
-			phrase.BytesOf(a.rate),
-			what, phrase.Method(a.own)),
+			phrase.BytesOf(a.rate), what, phrase.Method(a.own)),
 		Frames: a.frames,
 	}}
 }
