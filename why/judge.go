@@ -10,6 +10,9 @@ import (
 	"clrsnap/snapshot"
 )
 
+// evidence is the input of the judges.
+type evidence struct{ gather.Evidence }
+
 // A judge looks for one cause, and returns nothing if a healthy program could look the same.
 type judge func(*evidence) []profile.Verdict
 

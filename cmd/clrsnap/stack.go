@@ -330,8 +330,12 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	}
 	a.warn(s, &f.source)
 	if n := s.Missing(); n > 0 {
-		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: "+
-			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
+		remedy := "another attempt may get them"
+		if s.Process.Core != nil {
+			remedy = "a dump with more memory may have them"
+		}
+		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: %s", n,
+			len(s.Threads)+s.Unlisted, remedy)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 			objects = append(objects, th.ThreadID)
 		}
 	}
-	const said = "threads or more: cannot read the runtime's list of threads"
+	const said = " only: cannot read the runtime's list of threads"
 	for _, lacking := range [][]uint64{objects[len(objects)/2:][:1], objects} {
 		leaveOut(t, path, lacking)
 		for _, native := range []bool{false, true} {

@@ -44,7 +44,8 @@ func (g *gathering) note() (end func()) {
 		core := *g.info.Core
 		if core.Missing = missing; g.unlisted != nil {
 			core.Missing = append(core.Missing,
-				fmt.Sprintf("the runtime has %d threads or more: %v", len(g.known), g.unlisted))
+				fmt.Sprintf("names, locks and exceptions are known of %s only: %v",
+					are(len(g.known), "thread", "threads"), g.unlisted))
 		}
 		g.out.Process.Core = &core
 	}

@@ -67,7 +67,7 @@ type Program struct {
 }
 
 // Publish makes a program of testdata/apps in a shape, in a new folder below parent; parent "" stands for a temporary
-// folder. The new folder is removed at the end of the test.
+// folder. The new folder is removed at the end of the test. Without the packer that the shape needs the test is skipped.
 func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Program {
 	tb.Helper()
 	return PublishWith(tb, app, runtime, shape, parent)
@@ -76,6 +76,9 @@ func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Pr
 // PublishWith is Publish of a single file with more files in its bundle.
 func PublishWith(tb testing.TB, app, runtime string, shape Shape, parent string, more ...string) *Program {
 	tb.Helper()
+	if runtime == NewestRuntime && shape != FrameworkDependent {
+		tool(tb, packer)
+	}
 	kit := Kit(tb)
 	dll := buildFor(tb, kit, app, runtime)
 	if parent == "" {
