@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 )
@@ -201,18 +200,6 @@ func (s *Suspension) call(r walk.Run, callback StackSnapshotCallback, flags Snap
 	}
 	info := s.p.infos.next(s.p.s, r.Frame.Code)
 	err := callback(id, uint64(r.Frame.IP()), info, ctx, clientData)
-	info.p = nil
-	return err
-}
-
-// call calls a callback for a frame of a notification.
-func call(p *session.Process, callback any, f *bridge.Frame, clientData any) error {
-	info := &FrameInfo{p: p, code: f.Code}
-	var ctx *Context
-	if f.Context != nil {
-		ctx = newContext(f.Context)
-	}
-	err := callback.(StackSnapshotCallback)(FunctionID(f.Method), uint64(f.IP), info, ctx, clientData)
 	info.p = nil
 	return err
 }

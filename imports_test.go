@@ -180,7 +180,7 @@ var mayImport = map[string]string{
 	"internal/pace": "",
 	"internal/link": "internal/agent internal/arch internal/awaits internal/inject internal/pace " +
 		"internal/priority internal/session internal/target/live",
-	"internal/bridge": "snapshot internal/agent internal/arch internal/clr/codemap internal/session",
+	"internal/bridge": "internal/arch internal/clr/codemap",
 
 	".": "snapshot symbols internal/arch internal/target internal/bridge internal/clr/codemap " +
 		"internal/deadlock internal/diagnose internal/heapwalk internal/locate internal/mounts internal/naming " +

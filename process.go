@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/deadlock"
 	"clrsnap/internal/naming"
 	"clrsnap/internal/session"
@@ -182,14 +181,3 @@ func (p *Process) Unknown() (out []Unknown) {
 // returns nil for other processes, and for a process that cannot be opened. MayBlock reads nothing that could block.
 // pid can be this process.
 func MayBlock(pid int) error { return publish(live.MayBlock(pid)) }
-
-// Packages events and record work with the inside of a Process.
-func init() {
-	bridge.Session = func(process any) *session.Process { return process.(*Process).s }
-	bridge.Suspension = func(s any) *session.Suspension { return s.(*Suspension).s }
-	bridge.SetMode = func(process, mode any) { process.(*Process).mode = mode.(Mode) }
-	bridge.Options = func(options any) session.Options { return options.(Options).session() }
-	bridge.Thread = func(t *session.Thread) any { return newThread(t) }
-	bridge.Publish = publish
-	bridge.Call = call
-}

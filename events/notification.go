@@ -280,7 +280,7 @@ func (n *Notification) call(f *agent.Frame, callback clrsnap.StackSnapshotCallba
 	if flags&clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT != 0 {
 		out.Context = registers(n.p, f)
 	}
-	return bridge.Call(n.p, callback, &out, clientData)
+	return root.Call(n.p, callback, &out, clientData)
 }
 
 // registers makes a context from the registers in the agent's copy.

@@ -11,7 +11,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/session"
 )
@@ -43,12 +42,12 @@ type Subscription struct {
 // (CORPROF_E_RUNTIME_UNINITIALIZED), or if the agent cannot be loaded: the text says why and what to
 // do. After an error, and after Close, p stays open.
 func Subscribe(ctx context.Context, p *clrsnap.Process, o Options) (*Subscription, error) {
-	s := bridge.Session(p)
+	s := root.Session(p)
 	if err := s.Runs(); err != nil {
 		return nil, err
 	}
 	if s.Runtime == nil {
-		return nil, bridge.Publish(s.NoRuntimeError("notifications"))
+		return nil, root.Publish(s.NoRuntimeError("notifications"))
 	}
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func Subscribe(ctx context.Context, p *clrsnap.Process, o Options) (*Subscriptio
 }
 
 func newSubscription(p *clrsnap.Process, l *link.Link, o Options) *Subscription {
-	s := bridge.Session(p)
+	s := root.Session(p)
 	s.Announce = func(id arch.Addr) { l.SetWalkedThread(uint64(id)) }
 	return &Subscription{p: p, s: s, o: o, link: l}
 }
@@ -187,24 +186,4 @@ func (s *Subscription) Close() error {
 		err = errors.Join(err, s.p.Close())
 	}
 	return err
-}
-
-// Package record makes samples from notifications.
-func init() {
-	bridge.EventOptions = func(options any) (any, error) {
-		o := options.(Options)
-		err := o.complete()
-		return o, err
-	}
-	bridge.EventRequest = func(options any, maxPause time.Duration) agent.Subscription {
-		o := options.(Options)
-		return o.request(maxPause)
-	}
-	bridge.Attachable = func(options any) error {
-		o := options.(Options)
-		return o.attachable()
-	}
-	bridge.Notification = func(p *session.Process, options any, means agent.AllocMeans, r *agent.Record) any {
-		return newNotification(p, options.(*Options), means, r)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 
 	"clrsnap/internal/agent"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/session"
 )
@@ -21,7 +20,7 @@ func (e *eventSampler) attachLater(rp *recordedProcess) {
 }
 
 func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
-	if err := bridge.Attachable(e.o); err != nil {
+	if err := subscribed.Attachable(&e.o); err != nil {
 		return nil, err
 	}
 	want := e.r.o.request(p.Options.MaxPause)

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 
 	"clrsnap"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -23,12 +22,12 @@ func Command(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := o.readable(bridge.Options(opts)); err != nil {
+	if err := o.readable(root.Options(opts)); err != nil {
 		return nil, err
 	}
 	r := newRecorder(o)
 	defer r.close()
-	r.opts = bridge.Options(opts)
+	r.opts = root.Options(opts)
 	if r.events != nil {
 		if err := r.events.launch(cmd); err != nil {
 			return nil, err
@@ -43,7 +42,7 @@ func Command(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options
 	case len(r.all) > 0:
 		return out, nil
 	case r.failed != nil:
-		return nil, bridge.Publish(r.failed)
+		return nil, root.Publish(r.failed)
 	}
 	return nil, fmt.Errorf("%s exited before clrsnap saw a .NET runtime: %s", cmd.Path, adviceNoRuntime(o))
 }

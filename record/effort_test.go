@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"clrsnap/events"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/inject"
 	"clrsnap/internal/link"
 	"clrsnap/internal/priority"
@@ -52,7 +51,7 @@ func TestForger(t *testing.T) {
 	}
 	defer p.Close()
 	connected := &inject.Agent{Conn: conn.(*net.UnixConn), PID: cmd.Process.Pid}
-	forged, err := link.New(connected, bridge.EventRequest(o.Events, 0))
+	forged, err := link.New(connected, subscribed.Request(&o.Events, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"clrsnap/events"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -82,7 +81,7 @@ func (np *notifiedProcess) take(enough func() bool) error {
 			np.queue, np.slowed = np.queue[i:], true
 			return err
 		}
-		n := notification{bridge.Notification(np.rp.p, &e.o, np.link.Begun.AllocMeans, r).(*events.Notification), r}
+		n := notification{subscribed.Notification(np.rp.p, &e.o, np.link.Begun.AllocMeans, r), r}
 		if np.live != nil && np.live.collections.notified(n.Notification) {
 			np.live.stale = true
 		}

@@ -12,7 +12,6 @@ import (
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/agent"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
@@ -110,11 +109,9 @@ func (o *Options) complete() error {
 	}
 	o.local = o.SourceText && live.MayBlock(os.Getpid()) == nil
 	if o.Events.Monitor != 0 {
-		complete, err := bridge.EventOptions(o.Events)
-		if err != nil {
+		if err := subscribed.Complete(&o.Events); err != nil {
 			return err
 		}
-		o.Events = complete.(events.Options)
 		if o.Events.Hold > 0 {
 			return errors.New("a recording holds no threads: use events.Subscribe")
 		}
@@ -160,7 +157,7 @@ func (o *Options) checkLive() error {
 
 // request is the subscription for the agents.
 func (o *Options) request(maxPause time.Duration) agent.Subscription {
-	want := bridge.EventRequest(o.Events, maxPause)
+	want := subscribed.Request(&o.Events, maxPause)
 	if o.Live {
 		want.Handles = maxFollowed
 	}
@@ -178,7 +175,7 @@ func (o *Options) readable(opts session.Options) error {
 func (o *Options) has(m profile.Mode) bool { return slices.Contains(o.Modes, m) }
 
 func (o *Options) wants(t *session.Thread) bool {
-	return o.Threads == nil || o.Threads(bridge.Thread(t).(*clrsnap.Thread))
+	return o.Threads == nil || o.Threads(root.Thread(t))
 }
 
 // Record samples the stacks of the threads of a process over time. It returns when Options.Duration is
@@ -189,9 +186,9 @@ func (o *Options) wants(t *session.Thread) bool {
 // process, ErrNoPerfEvents, or an agent that could not be loaded for Options.Events. process must not
 // be used otherwise until Record returns.
 func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.Recording, error) {
-	p := bridge.Session(process)
+	p := root.Session(process)
 	if p.Walking {
-		return nil, bridge.Publish(session.NestedError(0))
+		return nil, root.Publish(session.NestedError(0))
 	}
 	if err := p.Runs(); err != nil {
 		return nil, err
@@ -204,7 +201,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 		if err := o.readable(p.Options); err != nil {
 			return nil, err
 		}
-		if err := bridge.Attachable(o.Events); err != nil {
+		if err := subscribed.Attachable(&o.Events); err != nil {
 			return nil, err
 		}
 		var err error
@@ -230,7 +227,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 		if with != nil {
 			with.Detach()
 		}
-		return nil, bridge.Publish(err)
+		return nil, root.Publish(err)
 	}
 	rp := r.add(p)
 	if with != nil {

@@ -19,7 +19,7 @@ import (
 func TestRecordStopsNobody(t *testing.T) {
 	livetest.EachAtWork(t, func(t *testing.T, a *testenv.App) {
 		p := livetest.Open(t, a, clrsnap.Options{})
-		of := bridge.Session(p).Live
+		of := clrsnap.Inside(bridge.Access{}).Session(p).Live
 		if err := of.CanLook(); err != nil {
 			layer.Lacking(t, err.Error())
 		}

@@ -33,7 +33,7 @@ func TestLookAtStarved(t *testing.T) {
 			Runtime: version, Args: []string{"--of", "crowd", "--crowd", strconv.Itoa(crowd)},
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		if err := bridge.Session(p).Live.CanLook(); err != nil {
+		if err := clrsnap.Inside(bridge.Access{}).Session(p).Live.CanLook(); err != nil {
 			layer.Lacking(t, err.Error())
 		}
 		livetest.Await(t, "all threads are in the loop", func() bool { return inMatch(t, p) == crowd })

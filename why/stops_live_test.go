@@ -19,7 +19,7 @@ import (
 func TestLookStopsNobody(t *testing.T) {
 	livetest.EachAtWork(t, func(t *testing.T, a *testenv.App) {
 		p := livetest.Open(t, a, clrsnap.Options{})
-		s := bridge.Session(p)
+		s := clrsnap.Inside(bridge.Access{}).Session(p)
 		of := s.Live
 		if err := of.CanLook(); err != nil {
 			layer.Lacking(t, err.Error())

@@ -21,6 +21,9 @@ import (
 	"clrsnap/snapshot"
 )
 
+// root is the inside of the root package.
+var root = clrsnap.Inside(bridge.Access{})
+
 // Gather looks at everything. After an error, the evidence has what was seen until then.
 func (g *Gatherer) Gather(ctx context.Context) error {
 	defer func() {
@@ -82,7 +85,7 @@ func (g *Gatherer) look(ctx context.Context) error {
 	pool := newPoolFinder(g.s)
 	s, err := g.s.Snapshot(ctx, session.SnapshotOptions{Inspect: pool.inspect()})
 	if err != nil {
-		return bridge.Publish(err)
+		return root.Publish(err)
 	}
 	l.Snap, l.After, l.Pool = s, g.ran(), pool.state()
 	l.Until = time.Since(g.start)
@@ -212,7 +215,7 @@ func (g *Gatherer) record(ctx context.Context, o record.Options) (*profile.Recor
 		return nil, err
 	}
 	defer p.Close()
-	defer func() { g.stops.Add(int64(bridge.Session(p).Live.Stops())) }()
+	defer func() { g.stops.Add(int64(root.Session(p).Live.Stops())) }()
 	return record.Record(ctx, p, o)
 }
 
@@ -297,12 +300,12 @@ func unknown(p *clrsnap.Process) (out []string) {
 
 // OfCore takes the single look at a core dump.
 func OfCore(ctx context.Context, p *clrsnap.Process) (*Evidence, error) {
-	s := bridge.Session(p)
+	s := root.Session(p)
 	e := &Evidence{Process: p.Info()}
 	pool := newPoolFinder(s)
 	snap, err := s.Snapshot(ctx, session.SnapshotOptions{Inspect: pool.inspect()})
 	if err != nil {
-		return nil, bridge.Publish(err)
+		return nil, root.Publish(err)
 	}
 	likely, err := p.SnapshotWaits(ctx, nil)
 	if err == nil && len(likely.Needs) > 0 {

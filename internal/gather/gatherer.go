@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/bridge"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
@@ -61,7 +60,7 @@ func Begin(pid int, o *Options, suspended func(*Evidence) bool) (*Gatherer, erro
 	if err != nil {
 		return nil, err
 	}
-	s := bridge.Session(p)
+	s := root.Session(p)
 	g := &Gatherer{suspended: suspended, o: o, p: p, s: s, dir: s.Live.Dir(), start: start}
 	g.group = cgroup.NewReader(g.dir)
 	g.Evidence = Evidence{Process: p.Info(), Began: g.start, CPUs: runtime.NumCPU()}

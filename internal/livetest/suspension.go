@@ -16,6 +16,9 @@ import (
 	"clrsnap/snapshot"
 )
 
+// root is the inside of the root package.
+var root = clrsnap.Inside(bridge.Access{})
+
 // A Call is one callback of a walk.
 type Call struct {
 	ID      clrsnap.FunctionID
@@ -60,14 +63,14 @@ func Cooperative(tb testing.TB, p *clrsnap.Process, id clrsnap.ThreadID) *clrsna
 
 // Walk walks the moment of a suspension, as Snapshot does.
 func Walk(s *clrsnap.Suspension) snapshot.Thread {
-	t, _ := bridge.Suspension(s).Named()
+	t, _ := root.Suspension(s).Named()
 	return t
 }
 
 // Chain lists the runtime's Frames on the stack, newest first: their kinds, and in state their
 // addresses and the thread's mode.
 func Chain(s *clrsnap.Suspension) (kinds []string, state string) {
-	in := bridge.Suspension(s)
+	in := root.Suspension(s)
 	chain, stack := in.Process.Runtime.Chain, in.Walk.Stack
 	state = fmt.Sprintf("cooperative %v:", in.Walk.Info.Cooperative)
 	for at := in.Walk.Info.Frame; at != 0 && at != thread.FrameTop; {
@@ -85,11 +88,11 @@ func Chain(s *clrsnap.Suspension) (kinds []string, state string) {
 }
 
 // Preemptive reports whether the thread was in preemptive mode.
-func Preemptive(s *clrsnap.Suspension) bool { return !bridge.Suspension(s).Walk.Info.Cooperative }
+func Preemptive(s *clrsnap.Suspension) bool { return !root.Suspension(s).Walk.Info.Cooperative }
 
 // BareWalk walks without naming anything and returns the number of frames.
 func BareWalk(s *clrsnap.Suspension) (frames int, complete bool) {
-	in := bridge.Suspension(s)
+	in := root.Suspension(s)
 	ctx := in.Walk.Context
 	r := in.Process.Walker.Walk(&in.Walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool {
 		frames++
@@ -100,18 +103,18 @@ func BareWalk(s *clrsnap.Suspension) (frames int, complete bool) {
 
 // CopyStack copies the captured stack into to.
 func CopyStack(s *clrsnap.Suspension, to []byte) int {
-	return copy(to, bridge.Suspension(s).Walk.Stack.Data)
+	return copy(to, root.Suspension(s).Walk.Stack.Data)
 }
 
 // SetMode changes Options.Mode of an open process.
-func SetMode(p *clrsnap.Process, m clrsnap.Mode) { bridge.SetMode(p, m) }
+func SetMode(p *clrsnap.Process, m clrsnap.Mode) { root.SetMode(p, m) }
 
 // Traced calls f on an OS thread that may trace by itself. f gets a function that captures the thread
 // anew.
 func Traced(s *clrsnap.Suspension, f func(capture func() error) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	in := bridge.Suspension(s)
+	in := root.Suspension(s)
 	p := in.Process
 	req := p.Request(&in.Thread, nil)
 	return p.Live.Trace(func(t *live.Tracer) error {
@@ -121,15 +124,17 @@ func Traced(s *clrsnap.Suspension, f func(capture func() error) error) error {
 }
 
 // Pause is how long the thread was kept from running.
-func Pause(s *clrsnap.Suspension) time.Duration { return bridge.Suspension(s).Capture.Pause }
+func Pause(s *clrsnap.Suspension) time.Duration { return root.Suspension(s).Capture.Pause }
 
 // Watch has a recording with these options call f for every walk. The walked moment lies
 // between begin and end, in nanoseconds of CLOCK_MONOTONIC.
-func Watch(o *record.Options, f func(th *snapshot.Thread, begin, end uint64)) { bridge.Watch(o, f) }
+func Watch(o *record.Options, f func(th *snapshot.Thread, begin, end uint64)) {
+	record.Inside(bridge.Access{}).Watch(o, f)
+}
 
 // IL is the IL offset of the instruction before ip, as of a caller, and whether it is exact.
 func IL(p *clrsnap.Process, ip uint64) (il uint32, exact bool, err error) {
-	r := bridge.Session(p).Runtime
+	r := root.Session(p).Runtime
 	code, err := r.Code.Lookup(arch.Addr(ip))
 	if err != nil {
 		return 0, false, err

@@ -58,7 +58,7 @@ func TestInlined(t *testing.T) {
 // compare looks at a program for a while, and compares the proofs with the trees and the events.
 func compare(t *testing.T, a *testenv.App, list string) {
 	j := judge{T: t, p: livetest.Open(t, a, clrsnap.Options{Inlined: true}), list: list}
-	j.s = bridge.Session(j.p)
+	j.s = clrsnap.Inside(bridge.Access{}).Session(j.p)
 	j.look(*duration)
 	j.verdict()
 	livetest.EndsWell(t, a)
@@ -128,7 +128,7 @@ func (j *judge) look(d time.Duration) {
 			if err != nil {
 				continue // the thread has ended
 			}
-			_, all := bridge.Suspension(s).Named()
+			_, all := clrsnap.Inside(bridge.Access{}).Suspension(s).Named()
 			s.Release()
 			for _, c := range all {
 				if key := [2]arch.Addr{c.IP, c.Callee}; !j.seen[key] {
