@@ -10,6 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/snapshot"
 )
 
 // TestErrors: errors.Is finds the kind of error, and errors.As gives the remedy.
@@ -132,7 +133,7 @@ func TestContextEnds(t *testing.T) {
 	if found, err := clrsnap.Discover(over); !errors.Is(err, context.Canceled) || len(found) > 0 {
 		t.Errorf("discover: %v, %v", err, found)
 	}
-	if checks := clrsnap.Diagnose(over, a.PID); len(checks) == 0 || checks[len(checks)-1].Verdict != clrsnap.Blocking {
+	if checks := clrsnap.Diagnose(over, a.PID); len(checks) == 0 || checks[len(checks)-1].Outcome != snapshot.Blocking {
 		t.Errorf("diagnose: %+v", checks)
 	}
 }

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"clrsnap/snapshot"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +165,7 @@ func ExampleDiscover() {
 // The obstacles to stacks, and their remedies.
 func ExampleDiagnose() {
 	for _, c := range clrsnap.Diagnose(context.Background(), 4242) {
-		if c.Verdict != clrsnap.Fine {
+		if c.Outcome != snapshot.Fine {
 			fmt.Println(c.Name, c.Detail, c.Remedy)
 		}
 	}

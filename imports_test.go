@@ -175,7 +175,7 @@ var mayImport = map[string]string{
 		"internal/target/core internal/target/live internal/target/recorded internal/waits internal/walk",
 	"internal/search": "snapshot internal/engine internal/locate internal/mounts internal/origin internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
-	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
+	"internal/diagnose": "snapshot internal/clr internal/confine internal/elfx internal/inject internal/locate " +
 		"internal/origin internal/perfevent internal/session internal/target/live",
 	"internal/pace": "",
 	"internal/link": "internal/agent internal/arch internal/awaits internal/inject internal/pace " +

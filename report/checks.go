@@ -5,35 +5,18 @@ import (
 	"io"
 
 	"clrsnap/internal/display"
+	"clrsnap/snapshot"
 )
-
-// Verdict says what a check means for stacks and recordings.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Fine     Verdict = iota
-	Degraded         // something will be missing, or cost more
-	Blocking         // no stacks can be taken
-)
-
-// Check is the outcome of one check.
-type Check struct {
-	Name    string // the checked thing
-	Verdict Verdict
-	Detail  string // the finding
-	Remedy  string // advice; empty: nothing to do
-}
 
 // Section has the checks of one thing.
 type Section struct {
 	Title  string // for example "process 4242"
-	Checks []Check
+	Checks []snapshot.Check
 }
 
-// verdictMarks are the words for verdicts, of equal width, and their colours.
-var verdictMarks = [...]cell{
-	Fine: {"ok     ", green}, Degraded: {"warning", yellow}, Blocking: {"NOT OK ", red},
+// outcomeMarks are the words for outcomes, of equal width, and their colours.
+var outcomeMarks = [...]cell{
+	snapshot.Fine: {"ok     ", green}, snapshot.Degraded: {"warning", yellow}, snapshot.Blocking: {"NOT OK ", red},
 }
 
 // Checks writes checks for people, one a line, and below each check the remedy. Of the
@@ -52,7 +35,7 @@ func Checks(w io.Writer, sections []Section, o TableOptions) error {
 		}
 		p.text(display.Clean(sections[i].Title) + ":\n")
 		for _, c := range sections[i].Checks {
-			mark := verdictMarks[c.Verdict]
+			mark := outcomeMarks[c.Outcome]
 			p.paint(mark.style, mark.text)
 			p.text(fmt.Sprintf("  %-*s  %s\n", names, c.Name, display.OneLine(c.Detail)))
 			if c.Remedy != "" {

@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -164,14 +165,14 @@ func ExampleDiffJSON() {
 }
 
 func ExampleProcesses() {
-	list := []report.Process{
+	list := []snapshot.Found{
 		{
 			PID: 4242, User: "shop", Command: "dotnet exec --depsfile x.json Shop.dll 80",
 			Program: "Shop.dll", Arguments: "80",
 			Threads: 31, Age: 3*time.Hour + 25*time.Minute, CPU: 5 * time.Hour, RSS: 210 << 20,
 			Runtime: snapshot.Runtime{Version: "10.0.9", Shape: "shared"},
 		},
-		{PID: 5001, User: "root", Command: "./Backup", Error: "permission denied: run as root"},
+		{PID: 5001, User: "root", Command: "./Backup", Err: errors.New("permission denied: run as root")},
 	}
 	if err := report.Processes(os.Stdout, list, report.TableOptions{Width: 90}); err != nil {
 		log.Fatal(err)
@@ -184,7 +185,7 @@ func ExampleProcesses() {
 }
 
 func ExampleProcessesJSON() {
-	list := []report.Process{{
+	list := []snapshot.Found{{
 		PID: 4242, User: "shop", Command: "dotnet Shop.dll", Program: "Shop.dll",
 		Threads: 31, Age: 90 * time.Second, CPU: 2500 * time.Millisecond, RSS: 210 << 20,
 	}}
@@ -196,9 +197,9 @@ func ExampleProcessesJSON() {
 }
 
 func ExampleChecks() {
-	checks := []report.Check{
-		{Name: "memory", Verdict: report.Fine, Detail: "can be read"},
-		{Name: "perf events", Verdict: report.Degraded, Detail: "are not permitted", Remedy: "run as root"},
+	checks := []snapshot.Check{
+		{Name: "memory", Outcome: snapshot.Fine, Detail: "can be read"},
+		{Name: "perf events", Outcome: snapshot.Degraded, Detail: "are not permitted", Remedy: "run as root"},
 	}
 	sections := []report.Section{{Title: "process 4242", Checks: checks}}
 	if err := report.Checks(os.Stdout, sections, report.TableOptions{}); err != nil {

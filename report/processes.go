@@ -22,24 +22,9 @@ type TableOptions struct {
 	Width int  // of the terminal, in columns: longer lines are cut; 0: unlimited
 }
 
-// Process is a row of Processes.
-type Process struct {
-	PID       int
-	User      string
-	Command   string // command line, arguments separated by spaces
-	Program   string // the program's name, without its folder; empty: Command stands for the program
-	Arguments string // of Program, separated by spaces
-	Threads   int    // 0: not known, nor the next three
-	Age       time.Duration
-	CPU       time.Duration    // used since the start of the process
-	RSS       int64            // bytes
-	Runtime   snapshot.Runtime // zero: not known
-	Error     string           // why the process cannot be opened; empty: no error
-}
-
-// share is the process's mean use of CPUs since its start: 1 is one CPU. The kernel counts both
+// cpuShare is the process's mean use of CPUs since its start: 1 is one CPU. The kernel counts both
 // times in ticks of 10 ms.
-func (p *Process) share() (share float64, known bool) {
+func cpuShare(p *snapshot.Found) (share float64, known bool) {
 	const least = time.Second // before this age the ticks are too coarse
 	if p.Threads == 0 || p.Age < least {
 		return 0, false
@@ -52,33 +37,33 @@ type column struct {
 	title  string
 	number bool // right-aligned
 	spare  int  // order in which columns are left out if there is no room; 0: never
-	text   func(*Process) string
+	text   func(*snapshot.Found) string
 }
 
 var columns = []column{
-	{"PID", true, 0, func(p *Process) string { return strconv.Itoa(p.PID) }},
-	{"USER", false, 2, func(p *Process) string { return orDash(p.User) }},
-	{"VERSION", false, 0, func(p *Process) string { return orDash(p.Runtime.Version) }},
-	{"SHAPE", false, 1, func(p *Process) string { return orDash(p.Runtime.Shape) }},
-	{"AGE", true, 0, func(p *Process) string { return orUnknown(p, ageText(p.Age)) }},
+	{"PID", true, 0, func(p *snapshot.Found) string { return strconv.Itoa(p.PID) }},
+	{"USER", false, 2, func(p *snapshot.Found) string { return orDash(p.User) }},
+	{"VERSION", false, 0, func(p *snapshot.Found) string { return orDash(p.Runtime.Version) }},
+	{"SHAPE", false, 1, func(p *snapshot.Found) string { return orDash(p.Runtime.Shape) }},
+	{"AGE", true, 0, func(p *snapshot.Found) string { return orUnknown(p, ageText(p.Age)) }},
 	{"CPU", true, 0, cpuText},
-	{"MEMORY", true, 0, func(p *Process) string { return orUnknown(p, display.Weight(profile.Bytes, p.RSS)) }},
-	{"THREADS", true, 3, func(p *Process) string { return orUnknown(p, strconv.Itoa(p.Threads)) }},
+	{"MEMORY", true, 0, func(p *snapshot.Found) string { return orUnknown(p, display.Weight(profile.Bytes, p.RSS)) }},
+	{"THREADS", true, 3, func(p *snapshot.Found) string { return orUnknown(p, strconv.Itoa(p.Threads)) }},
 }
 
 const unknown = "-"
 
 func orDash(s string) string { return cmp.Or(display.OneLine(s), unknown) }
 
-func orUnknown(p *Process, s string) string {
+func orUnknown(p *snapshot.Found, s string) string {
 	if p.Threads == 0 {
 		return unknown
 	}
 	return s
 }
 
-func cpuText(p *Process) string {
-	share, known := p.share()
+func cpuText(p *snapshot.Found) string {
+	share, known := cpuShare(p)
 	if !known {
 		return unknown
 	}
@@ -102,15 +87,15 @@ func ageText(d time.Duration) string {
 
 // Processes writes a table of processes for people. The error of a process is on a line of its own
 // below the process.
-func Processes(w io.Writer, list []Process, o TableOptions) error {
+func Processes(w io.Writer, list []snapshot.Found, o TableOptions) error {
 	shown, widths := chosenColumns(list, o.Width)
 	p := newTable(w, o.Color, o.Width)
 	p.processLine(bold, shown, widths, func(c *column) string { return c.title }, "PROGRAM")
 	for i := range list {
 		of := &list[i]
 		p.processLine(plain, shown, widths, func(c *column) string { return c.text(of) }, programText(of, o.Width))
-		if of.Error != "" {
-			p.paint(darkRed, fmt.Sprintf("%*s  ✗ %s", widths[0], "", display.OneLine(of.Error)))
+		if of.Err != nil {
+			p.paint(darkRed, fmt.Sprintf("%*s  ✗ %s", widths[0], "", display.OneLine(of.Err.Error())))
 			p.end()
 		}
 	}
@@ -121,7 +106,7 @@ func Processes(w io.Writer, list []Process, o TableOptions) error {
 const leastProgram = 24
 
 // chosenColumns returns the columns that fit, and their widths.
-func chosenColumns(list []Process, width int) (shown []column, widths []int) {
+func chosenColumns(list []snapshot.Found, width int) (shown []column, widths []int) {
 	shown = slices.Clone(columns)
 	used := 0
 	for i := range shown {
@@ -163,7 +148,7 @@ func (p *printer) processLine(st style, shown []column, widths []int, text func(
 }
 
 // programText returns a process's program, and the program's arguments.
-func programText(p *Process, width int) string {
+func programText(p *snapshot.Found, width int) string {
 	s := p.Command
 	if p.Program != "" {
 		s = p.Program + " " + p.Arguments
@@ -190,7 +175,7 @@ type jsonListed struct {
 
 // ProcessesJSON writes processes as one JSON document and a newline. The schema is stable
 // and described in docs/json.md.
-func ProcessesJSON(w io.Writer, list []Process) error {
+func ProcessesJSON(w io.Writer, list []snapshot.Found) error {
 	out := struct {
 		Processes []jsonListed `json:"processes"`
 	}{make([]jsonListed, len(list))}
@@ -204,7 +189,9 @@ func ProcessesJSON(w io.Writer, list []Process) error {
 			age, cpu := p.Age.Seconds(), p.CPU.Seconds()
 			j.Age, j.CPU, j.RSS, j.Threads = &age, &cpu, &p.RSS, p.Threads
 		}
-		j.Error = strings.Join(strings.Fields(p.Error), " ")
+		if p.Err != nil {
+			j.Error = strings.Join(strings.Fields(p.Err.Error()), " ")
+		}
 		out.Processes[i] = j
 	}
 	j := jsonwriter.New(w)

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-func processTable(t *testing.T, width int, list ...Process) []string {
+func processTable(t *testing.T, width int, list ...snapshot.Found) []string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Processes(&b, list, TableOptions{Width: width}); err != nil {
@@ -34,7 +35,7 @@ func processTable(t *testing.T, width int, list ...Process) []string {
 
 // TestProcessesNarrow: where there is little room, columns go before the program.
 func TestProcessesNarrow(t *testing.T) {
-	p := Process{
+	p := snapshot.Found{
 		PID: 1234567, User: "postgres-operator", Program: "Shop.Orders.Api.dll", Arguments: "--urls http://*:80",
 		Threads: 1204, Age: 26 * time.Hour, CPU: 99 * time.Hour, RSS: 3 << 30,
 		Runtime: snapshot.Runtime{Version: "10.0.9", Shape: "self-contained"},
@@ -63,15 +64,15 @@ func TestProcessesNarrow(t *testing.T) {
 
 // TestProcessesUnknown: facts that the kernel does not tell, or the ticks are too coarse for.
 func TestProcessesUnknown(t *testing.T) {
-	young := Process{PID: 2, Threads: 1, Age: time.Second / 2, CPU: time.Second}
-	lines := processTable(t, 0, Process{PID: 1, Command: "a b"}, young)
+	young := snapshot.Found{PID: 2, Threads: 1, Age: time.Second / 2, CPU: time.Second}
+	lines := processTable(t, 0, snapshot.Found{PID: 1, Command: "a b"}, young)
 	for i, want := range []string{"1 - - - - - - - a b", "2 - - - 0s - 0 B 1 -"} {
 		if got := strings.Join(strings.Fields(lines[i+1]), " "); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	var b bytes.Buffer
-	err := ProcessesJSON(&b, []Process{{PID: 1}, {PID: 2, Threads: 1}})
+	err := ProcessesJSON(&b, []snapshot.Found{{PID: 1}, {PID: 2, Threads: 1}})
 	const want = `{"processes":[{"pid":1},{"pid":2,"ageSeconds":0,"cpuSeconds":0,"rssBytes":0,"threads":1}]}` + "\n"
 	if err != nil || b.String() != want {
 		t.Errorf("%s, %v", b.String(), err)
@@ -81,8 +82,8 @@ func TestProcessesUnknown(t *testing.T) {
 // TestProcessesHostile: no name of a process reaches the terminal unchanged.
 func TestProcessesHostile(t *testing.T) {
 	evil := "a\x1b[2J\r\nb\u202e\xff\t" + strings.Repeat("y", 1<<20)
-	p := Process{
-		PID: 1, User: evil, Program: evil, Arguments: evil, Threads: 1, Error: evil,
+	p := snapshot.Found{
+		PID: 1, User: evil, Program: evil, Arguments: evil, Threads: 1, Err: errors.New(evil),
 		Runtime: snapshot.Runtime{Version: evil, Shape: evil},
 	}
 	for _, width := range []int{0, 80} {
@@ -97,7 +98,7 @@ func TestProcessesHostile(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	err := ProcessesJSON(&b, []Process{p})
+	err := ProcessesJSON(&b, []snapshot.Found{p})
 	if err != nil || !json.Valid(b.Bytes()) || bytes.ContainsAny(b.Bytes(), "\x1b\r") {
 		t.Errorf("%v: %.200q", err, b.String())
 	}

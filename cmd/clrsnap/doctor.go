@@ -6,6 +6,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 
 	"github.com/spf13/cobra"
 )
@@ -34,7 +35,7 @@ Each problem comes with its remedy. The exit status is 1 if a problem prevents s
 		ValidArgsFunction: completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.doctor(section("clrsnap itself", clrsnap.DiagnoseSelf()))
+				return a.doctor(report.Section{Title: "clrsnap itself", Checks: clrsnap.DiagnoseSelf()})
 			}
 			pid, err := parsePID(args[0])
 			if err != nil {
@@ -44,25 +45,13 @@ Each problem comes with its remedy. The exit status is 1 if a problem prevents s
 			if err := a.mayBlock(pid); err != nil {
 				return err
 			}
-			self := section("clrsnap itself", clrsnap.DiagnoseSelf())
-			of := section(fmt.Sprintf("process %d", pid), clrsnap.Diagnose(cmd.Context(), pid))
+			self := report.Section{Title: "clrsnap itself", Checks: clrsnap.DiagnoseSelf()}
+			of := report.Section{
+				Title: fmt.Sprintf("process %d", pid), Checks: clrsnap.Diagnose(cmd.Context(), pid),
+			}
 			return a.doctor(self, of)
 		},
 	}
-}
-
-// verdicts are package report's names of the verdicts.
-var verdicts = map[clrsnap.Verdict]report.Verdict{
-	clrsnap.Fine: report.Fine, clrsnap.Degraded: report.Degraded, clrsnap.Blocking: report.Blocking,
-}
-
-// section makes a section of the report.
-func section(title string, checks []clrsnap.Check) report.Section {
-	out := report.Section{Title: title, Checks: make([]report.Check, len(checks))}
-	for i, c := range checks {
-		out.Checks[i] = report.Check{Name: c.Name, Verdict: verdicts[c.Verdict], Detail: c.Detail, Remedy: c.Remedy}
-	}
-	return out
 }
 
 func (a *app) doctor(sections ...report.Section) error {
@@ -72,7 +61,7 @@ func (a *app) doctor(sections ...report.Section) error {
 	var blocking []string
 	for _, s := range sections {
 		for _, c := range s.Checks {
-			if c.Verdict == report.Blocking {
+			if c.Outcome == snapshot.Blocking {
 				blocking = append(blocking, c.Name)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/report"
+	"clrsnap/snapshot"
 
 	"github.com/spf13/cobra"
 )
@@ -34,12 +35,12 @@ version. Only the names of the threads tell that such a process runs .NET.`,
 			}
 			switch {
 			case asJSON:
-				return report.ProcessesJSON(a.stdout, listed(found))
+				return report.ProcessesJSON(a.stdout, found)
 			case len(found) == 0:
 				say(a.stderr, "no .NET process is visible here")
 				return nil
 			}
-			return report.Processes(a.stdout, listed(found), a.table())
+			return report.Processes(a.stdout, found, a.table())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON (docs/json.md)")
@@ -47,7 +48,7 @@ version. Only the names of the threads tell that such a process runs .NET.`,
 }
 
 // discover finds the .NET processes. discover leaves processes that can block the reader for ever to a worker.
-func (a *app) discover() ([]clrsnap.Found, error) {
+func (a *app) discover() ([]snapshot.Found, error) {
 	a.patient.Store(true)
 	if a.worker != nil {
 		return clrsnap.Discover(context.Background())
@@ -57,20 +58,4 @@ func (a *app) discover() ([]clrsnap.Found, error) {
 		err = clrsnap.ErrMayBlock
 	}
 	return found, err
-}
-
-// listed turns the processes into package report's form.
-func listed(found []clrsnap.Found) []report.Process {
-	out := make([]report.Process, len(found))
-	for i := range found {
-		p := &found[i]
-		out[i] = report.Process{
-			PID: p.PID, User: p.User, Command: p.Command, Program: p.Program, Arguments: p.Arguments,
-			Threads: p.Threads, Age: p.Age, CPU: p.CPU, RSS: p.RSS, Runtime: p.Runtime,
-		}
-		if p.Err != nil {
-			out[i].Error = p.Err.Error()
-		}
-	}
-	return out
 }

@@ -19,45 +19,41 @@ import (
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
+	"clrsnap/snapshot"
 )
 
-// Verdict is the meaning of a check for stacks and recordings.
-type Verdict uint8
+// checks are the outcomes of checks.
+type checks []snapshot.Check
 
-// The verdicts.
-const (
-	Fine     Verdict = iota
-	Degraded         // a part will be missing, or cost more
-	Blocking         // no stacks can be taken
-)
+func (c *checks) add(name string, o snapshot.Outcome, detail, remedy string) {
+	*c = append(*c, snapshot.Check{Name: name, Outcome: o, Detail: detail, Remedy: remedy})
+}
 
-// Report is called with the outcome of each check. clrsnap.Check explains the checks.
-type Report func(name string, v Verdict, detail, remedy string)
-
-// Process checks everything that stacks of process pid need, step by step, and finally takes the stacks. It stops
-// early if the remaining checks are not possible.
-func Process(ctx context.Context, pid int, report Report) {
+// Process checks everything that stacks of process pid need, step by step, and finally takes the stacks. Process
+// stops early if the remaining checks are not possible.
+func Process(ctx context.Context, pid int) (out []snapshot.Check) {
+	d := diagnosis{checks: (*checks)(&out)}
 	blocked := false
 	for _, f := range live.CheckAccess(pid) {
-		v := Fine
+		v := snapshot.Fine
 		if !f.OK {
-			v, blocked = Blocking, true
+			v, blocked = snapshot.Blocking, true
 		}
-		report(f.Check, v, f.Detail, f.Remedy)
+		d.add(f.Check, v, f.Detail, f.Remedy)
 	}
 	if blocked {
-		return
+		return out
 	}
 	p, err := session.Open(ctx, pid, session.Options{NativeOnly: true})
 	if err != nil {
-		report("process", Blocking, err.Error(), "")
-		return
+		d.add("process", snapshot.Blocking, err.Error(), "")
+		return out
 	}
 	defer p.Close()
-	d := diagnosis{p: p, add: report}
+	d.p = p
 	d.namespace()
 	if !d.runtime() {
-		return
+		return out
 	}
 	if p.Runtime != nil {
 		d.layouts()
@@ -69,12 +65,13 @@ func Process(ctx context.Context, pid int, report Report) {
 	if p.Runtime != nil {
 		d.agent()
 	}
+	return out
 }
 
 // diagnosis checks an opened process.
 type diagnosis struct {
-	p   *session.Process
-	add Report
+	*checks
+	p *session.Process
 }
 
 func (d *diagnosis) namespace() {
@@ -82,11 +79,11 @@ func (d *diagnosis) namespace() {
 	ns, err := d.p.Live.NSTid(pid)
 	switch {
 	case err != nil:
-		d.add("PID namespace", Blocking, err.Error(), "read /proc of the namespace that the process was started from")
+		d.add("PID namespace", snapshot.Blocking, err.Error(), "read /proc of the namespace that the process was started from")
 	case ns != pid:
-		d.add("PID namespace", Fine, fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
+		d.add("PID namespace", snapshot.Fine, fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
 	default:
-		d.add("PID namespace", Fine, "the same as ours", "")
+		d.add("PID namespace", snapshot.Fine, "the same as ours", "")
 	}
 }
 
@@ -97,7 +94,7 @@ func (d *diagnosis) runtime() bool {
 		if errors.Is(err, locate.ErrNotDotNet) {
 			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"
 		}
-		d.add("runtime", Blocking, err.Error(), remedy)
+		d.add("runtime", snapshot.Blocking, err.Error(), remedy)
 		return false
 	}
 	version := r.Version
@@ -106,7 +103,7 @@ func (d *diagnosis) runtime() bool {
 	}
 	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
 	if e, ok := errors.AsType[*origin.UnreadableError](origin.Unreadable(err, origin.Running(d.p.Live))); ok {
-		d.add("runtime", Blocking, detail+": "+e.Reason(), e.Remedy)
+		d.add("runtime", snapshot.Blocking, detail+": "+e.Reason(), e.Remedy)
 		return false
 	}
 	if r.Shape == locate.NativeAOT {
@@ -117,7 +114,7 @@ func (d *diagnosis) runtime() bool {
 		}
 		detail += ": " + seen + " can be seen, " + d.aheadNames() + "; " + unseen + " cannot"
 	}
-	d.add("runtime", Fine, detail, "")
+	d.add("runtime", snapshot.Fine, detail, "")
 	return true
 }
 
@@ -138,9 +135,9 @@ func (d *diagnosis) aheadNames() string {
 func (d *diagnosis) layouts() {
 	own := d.p.Engine.Own
 	if own == nil {
-		d.add("data descriptor", Fine, "the runtime has none; clrsnap's own is used, which fits", "")
+		d.add("data descriptor", snapshot.Fine, "the runtime has none; clrsnap's own is used, which fits", "")
 	} else {
-		d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts",
+		d.add("data descriptor", snapshot.Fine, fmt.Sprintf("%d types, %d globals, %d contracts",
 			len(own.Types), len(own.Globals), len(own.Contracts)), "")
 	}
 	var names []string
@@ -151,9 +148,9 @@ func (d *diagnosis) layouts() {
 		}
 		names = append(names, name+" "+string(d.p.Engine.Layout.Contracts[name])+by)
 	}
-	d.add("contracts", Fine, strings.Join(names, ", "), "")
+	d.add("contracts", snapshot.Fine, strings.Join(names, ", "), "")
 	for _, u := range d.p.Runtime.Unknown() {
-		d.add("contract "+u.Contract, Degraded, u.Error(), "")
+		d.add("contract "+u.Contract, snapshot.Degraded, u.Error(), "")
 	}
 }
 
@@ -185,25 +182,25 @@ func (d *diagnosis) modules() {
 		}
 	}
 	if len(bad) == 0 {
-		d.add("modules", Fine, fmt.Sprintf("%d native modules can be read", n), "")
+		d.add("modules", snapshot.Fine, fmt.Sprintf("%d native modules can be read", n), "")
 		return
 	}
 	detail := fmt.Sprintf("%d of %d native modules cannot be read (%s)", len(bad), n, strings.Join(bad, ", "))
 	if first != nil {
 		detail += ": " + first.Error()
 	}
-	d.add("modules", Degraded, detail+"; stacks through these modules can be incomplete",
+	d.add("modules", snapshot.Degraded, detail+"; stacks through these modules can be incomplete",
 		"run as root, or restart the program if its files were replaced")
 }
 
 // watchdog checks whether something besides this process bounds the stops of threads.
 func (d *diagnosis) watchdog() {
 	if why := d.p.Live.Unwatched(); why != "" {
-		d.add("watchdog", Degraded, why+": a stopped thread would have to wait if clrsnap itself got no CPU",
+		d.add("watchdog", snapshot.Degraded, why+": a stopped thread would have to wait if clrsnap itself got no CPU",
 			"run as root, or with CAP_SYS_PTRACE")
 		return
 	}
-	d.add("watchdog", Fine, fmt.Sprintf(
+	d.add("watchdog", snapshot.Fine, fmt.Sprintf(
 		"a stopped thread is resumed after %v at the latest, all threads at once after %v",
 		live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
 }
@@ -214,15 +211,15 @@ func (d *diagnosis) perfEvents() {
 	e, err := perfevent.Open(perfevent.Options{PID: d.p.Live.PID(), Kernel: true})
 	if err != nil {
 		what, remedy := samplesError(err)
-		d.add(name, Degraded, what+": clrsnap record cannot take CPU samples (--mode wall works)", remedy)
+		d.add(name, snapshot.Degraded, what+": clrsnap record cannot take CPU samples (--mode wall works)", remedy)
 		return
 	}
 	defer e.Close()
 	if e.KernelExcluded() {
-		d.add(name, Degraded, "CPU samples are possible, but without time in the kernel",
+		d.add(name, snapshot.Degraded, "CPU samples are possible, but without time in the kernel",
 			"run as root, or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1")
 	} else {
-		d.add(name, Fine, "CPU samples are possible, in the kernel too", "")
+		d.add(name, snapshot.Fine, "CPU samples are possible, in the kernel too", "")
 	}
 	d.scope(e)
 }
@@ -242,12 +239,12 @@ func (d *diagnosis) scope(e *perfevent.Events) {
 	const name, remedy = "cost of samples", samplesRemedy
 	switch s, why := e.Scope(); s {
 	case perfevent.Filtered:
-		d.add(name, Fine, "next to nothing: the kernel samples each CPU, and drops the samples of other programs", "")
+		d.add(name, snapshot.Fine, "next to nothing: the kernel samples each CPU, and drops the samples of other programs", "")
 	case perfevent.Unfiltered:
-		d.add(name, Degraded, fmt.Sprintf("some per cent of a CPU on a busy machine: "+
+		d.add(name, snapshot.Degraded, fmt.Sprintf("some per cent of a CPU on a busy machine: "+
 			"the kernel copies a stack for each sample of any program, because %v", why), remedy)
 	default:
-		d.add(name, Degraded, fmt.Sprintf(
+		d.add(name, snapshot.Degraded, fmt.Sprintf(
 			"time at every switch between threads, up to a fifth of a busy web server's: "+
 				"the kernel samples each thread by a timer of its own, because %v", why), remedy)
 	}
@@ -258,7 +255,7 @@ func (d *diagnosis) agent() {
 	const name = "events"
 	where, err := inject.Check(d.p.Live.Dir())
 	if err == nil {
-		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it",
+		d.add(name, snapshot.Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it",
 			"")
 		return
 	}
@@ -266,14 +263,14 @@ func (d *diagnosis) agent() {
 	if e, ok := errors.AsType[*inject.Error](err); ok {
 		what, remedy = e.Reason(), e.Remedy
 	}
-	d.add(name, Degraded, what+": clrsnap record cannot record events", remedy)
+	d.add(name, snapshot.Degraded, what+": clrsnap record cannot record events", remedy)
 }
 
 // stacks takes the stacks of all threads.
 func (d *diagnosis) stacks(ctx context.Context) {
 	s, err := d.p.Snapshot(ctx, session.SnapshotOptions{})
 	if err != nil {
-		d.add("stacks", Blocking, err.Error(), "")
+		d.add("stacks", snapshot.Blocking, err.Error(), "")
 		return
 	}
 	var complete int
@@ -293,11 +290,11 @@ func (d *diagnosis) stacks(ctx context.Context) {
 	}
 	switch {
 	case complete == len(s.Threads):
-		d.add("stacks", Fine, detail, "")
+		d.add("stacks", snapshot.Fine, detail, "")
 	case complete > 0:
-		d.add("stacks", Degraded, detail+"; "+why,
+		d.add("stacks", snapshot.Degraded, detail+"; "+why,
 			"try again: in a moment these threads may be where they can be walked")
 	default:
-		d.add("stacks", Blocking, detail+"; "+why, "")
+		d.add("stacks", snapshot.Blocking, detail+"; "+why, "")
 	}
 }

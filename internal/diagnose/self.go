@@ -7,29 +7,32 @@ import (
 	"clrsnap/internal/confine"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/target/live"
+	"clrsnap/snapshot"
 )
 
 // Self lists the rights of this process, and the functions of clrsnap for which the rights are enough, with any
 // target. Process is about a single target.
-func Self(report Report) {
+func Self() (out []snapshot.Check) {
+	c := (*checks)(&out)
 	for _, f := range live.CheckSelf() {
-		v := Fine
+		v := snapshot.Fine
 		if !f.OK {
-			v = Degraded
+			v = snapshot.Degraded
 		}
-		report(f.Check, v, f.Detail, f.Remedy)
+		c.add(f.Check, v, f.Detail, f.Remedy)
 	}
-	ownSamples(report)
-	confinement(report)
+	c.ownSamples()
+	c.confinement()
+	return out
 }
 
 // ownSamples says which of three kinds of CPU samples are possible, by sampling this process.
-func ownSamples(report Report) {
+func (c *checks) ownSamples() {
 	const name = "record"
 	e, err := perfevent.Open(perfevent.Options{PID: os.Getpid(), Kernel: true})
 	if err != nil {
 		what, remedy := samplesError(err)
-		report(name, Degraded, "by the clock only (--mode wall): "+what, remedy)
+		c.add(name, snapshot.Degraded, "by the clock only (--mode wall): "+what, remedy)
 		return
 	}
 	defer e.Close()
@@ -48,28 +51,28 @@ func ownSamples(report Report) {
 	if e.KernelExcluded() {
 		detail += "; without time in the kernel"
 	}
-	v := Fine
+	v := snapshot.Fine
 	if remedy != "" {
-		v = Degraded
+		v = snapshot.Degraded
 	}
-	report(name, v, detail, remedy)
+	c.add(name, v, detail, remedy)
 }
 
-// confinement says which rights view and stack --core give up before they read a file.
-func confinement(report Report) {
+// confinement names the rights that view and stack --core give up before a file is read.
+func (c *checks) confinement() {
 	const name = "view, stack --core"
 	abi := confine.LandlockABI()
 	const first = "capabilities and some system calls are given up before a file is read"
 	switch {
 	case abi == 0:
-		report(name, Degraded, first+
+		c.add(name, snapshot.Degraded, first+
 			"; access to files, signals and abstract sockets is not, because the kernel has no Landlock",
 			"have the kernel start with landlock in lsm=")
 	case abi < confine.WholeABI:
-		report(name, Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; "+
+		c.add(name, snapshot.Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; "+
 			"a newer kernel denies signals and abstract sockets, too", first, abi), "")
 	default:
-		report(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, "+
+		c.add(name, snapshot.Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, "+
 			"signals and abstract sockets", first, abi), "")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/snapshot"
 )
 
 // needRoot ends the test if the test cannot make namespaces.
@@ -293,7 +294,7 @@ func wantDoctor(t *testing.T, pid int, says string) {
 	checks := clrsnap.Diagnose(context.Background(), pid)
 	for _, c := range checks {
 		found = found || strings.Contains(c.Detail, says)
-		if c.Verdict == clrsnap.Blocking {
+		if c.Outcome == snapshot.Blocking {
 			t.Errorf("%s: %s (%s)", c.Name, c.Detail, c.Remedy)
 		}
 	}

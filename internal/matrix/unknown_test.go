@@ -109,7 +109,7 @@ func TestUnreadableRuntimes(t *testing.T) {
 			livetest.WantSentence(t, err, append(tt.words, strconv.Itoa(a.PID), "--native")...)
 			var blocking []string
 			for _, c := range clrsnap.Diagnose(context.Background(), a.PID) {
-				if c.Verdict == clrsnap.Blocking {
+				if c.Outcome == snapshot.Blocking {
 					blocking = append(blocking, c.Name+": "+c.Detail)
 				}
 			}
@@ -141,7 +141,7 @@ func TestDiagnoseOtherRuntimes(t *testing.T) {
 			a := testenv.Start(t, "idle", testenv.Options{Runtime: tt.runtime})
 			var said strings.Builder
 			for _, c := range clrsnap.Diagnose(context.Background(), a.PID) {
-				if c.Verdict == clrsnap.Blocking {
+				if c.Outcome == snapshot.Blocking {
 					t.Errorf("%s: %s", c.Name, c.Detail)
 				}
 				said.WriteString(c.Name + ": " + c.Detail + ",\n")

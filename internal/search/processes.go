@@ -12,20 +12,7 @@ import (
 	"clrsnap/internal/origin"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
-	"clrsnap/snapshot"
 )
-
-// Found is a .NET process that Processes found. It is converted to a clrsnap.Found, where the fields are explained.
-type Found struct {
-	PID, UID           int
-	User, Command      string
-	Program, Arguments string
-	Threads            int
-	Age, CPU           time.Duration
-	RSS                int64
-	Runtime            snapshot.Runtime
-	Err                error
-}
 
 // ErrNoAnswer: the process keeps its readers waiting.
 var ErrNoAnswer = errors.New("the process keeps clrsnap waiting")

@@ -27,7 +27,7 @@ import (
 // search is the state of a search.
 type search struct {
 	ctx  context.Context // of the search alone
-	out  []Found
+	out  []snapshot.Found
 	late []lateLook
 	end  time.Time
 
@@ -39,7 +39,7 @@ type search struct {
 
 // A look is the result for a process.
 type look struct {
-	found    Found
+	found    snapshot.Found
 	dotNet   bool // the process belongs on the list
 	mayBlock bool // the process was not touched
 }
@@ -217,8 +217,8 @@ func (l *looker) look(pid int) look {
 const muxer = "dotnet"
 
 // described describes the process without its memory. Without a command line, the process's name takes its place.
-func (s *search) described(dir procfs.Dir, args []string) Found {
-	f := Found{PID: dir.PID(), UID: -1, Command: procfs.JoinArgs(args)}
+func (s *search) described(dir procfs.Dir, args []string) snapshot.Found {
+	f := snapshot.Found{PID: dir.PID(), UID: -1, Command: procfs.JoinArgs(args)}
 	if exe, err := dir.Readlink("exe"); err == nil && len(args) > 0 && path.Base(exe) == muxer {
 		args[0] = exe // whatever name the caller used
 	}
@@ -282,7 +282,7 @@ func (s *search) user(uid int) string {
 // Processes lists the visible .NET processes, by process id. If nonBlocking, it does not touch processes that can
 // block a reader for ever, and returns their ids as left. When ctx ends, the result has the processes found by then,
 // and the error is the error of ctx.
-func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int, err error) {
+func Processes(ctx context.Context, nonBlocking bool) (found []snapshot.Found, left []int, err error) {
 	if err := live.CheckProc(live.AllProcesses); err != nil {
 		return nil, nil, err
 	}
@@ -299,7 +299,7 @@ func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int
 		s.lookAt(mayBlock, true)
 	}
 	s.awaitLate()
-	slices.SortFunc(s.out, func(a, b Found) int { return a.PID - b.PID })
+	slices.SortFunc(s.out, func(a, b snapshot.Found) int { return a.PID - b.PID })
 	return s.out, left, ctx.Err()
 }
 
