@@ -31,9 +31,9 @@ type HeapOptions struct {
 	// Owners finds whose the types are (snapshot.HeapType.Owner). The names of assemblies do not always say so. Owners
 	// reads the deps.json files of the program.
 	Owners bool
-	// Keepers finds the dominators of objects, type by type: snapshot.Heap.Keepers. Keepers includes Retained, and
-	// takes 70 MB more.
-	Keepers bool
+	// Dominators finds the dominators of objects, type by type: snapshot.Heap.Dominators. Dominators includes Retained,
+	// and takes 70 MB more.
+	Dominators bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 let several goroutines walk a
 	// running process. While the process is stopped, 0 stands for all CPUs, 4 at most.
 	MaxCPU float64

@@ -25,7 +25,7 @@ type HeapMapOptions struct {
 }
 
 // HeapMap writes a heap as an HTML page with a treemap: types in their namespaces, by bytes or by
-// objects, and, with Keepers, a tree of dominators. The page loads and sends nothing; its content
+// objects, and, with Dominators, a tree of dominators. The page loads and sends nothing; its content
 // security policy enforces the isolation.
 func HeapMap(w io.Writer, h *snapshot.Heap, o HeapMapOptions) error {
 	style, script := pageFile("page.css")+heapFile("heap.css"), heapScript()
@@ -131,7 +131,7 @@ func heapPageOf(h *snapshot.Heap, o *HeapMapOptions) *heapPage {
 		p.Facts = append(p.Facts, sinceText(h, o.Base))
 		p.Total.Change = int64(all.Bytes) - int64(o.Base.Objects().Bytes)
 	}
-	if h.Keepers != nil {
+	if h.Dominators != nil {
 		p.Trees = append(p.Trees, keeperTree(h).page(h, "keepers"))
 	}
 	names := namespaceTree(h)

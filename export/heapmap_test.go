@@ -61,11 +61,11 @@ func someHeap(types int) *snapshot.Heap {
 	return h
 }
 
-// withKeepers adds dominators: a static field, a chain, and the rest.
-func withKeepers(h *snapshot.Heap) *snapshot.Heap {
+// withDominators adds dominators: a static field, a chain, and the rest.
+func withDominators(h *snapshot.Heap) *snapshot.Heap {
 	all := h.Objects().Bytes
 	h.HasRetained = true
-	h.Keepers = []snapshot.HeapKeeper{
+	h.Dominators = []snapshot.HeapDominator{
 		{Type: -1, Retained: all},
 		{Parent: 0, Type: -1, Root: snapshot.RootStatic, Static: "Shop.Cache.all", Retained: all / 2},
 		{Parent: 1, Type: 4, Objects: snapshot.HeapAmount{Count: 1, Bytes: 80}, Retained: all / 2},
@@ -185,7 +185,7 @@ type heapArea struct {
 // all areas are inside the picture.
 func TestHeapSVG(t *testing.T) {
 	for name, h := range map[string]*snapshot.Heap{
-		"10": someHeap(10), "5000": someHeap(5000), "keepers": withKeepers(someHeap(100)), "none": someHeap(0),
+		"10": someHeap(10), "5000": someHeap(5000), "keepers": withDominators(someHeap(100)), "none": someHeap(0),
 	} {
 		h.Process.Command = "dotnet <b>" + hostileType
 		var b bytes.Buffer
@@ -225,7 +225,7 @@ func checkAreas(t *testing.T, name string, h *snapshot.Heap, areas []heapArea) {
 		name, _, _ := strings.Cut(second, "\n")
 		byName[name] = a.Rect.Width * a.Rect.Height
 	}
-	if len(h.Types) == 0 || h.Keepers != nil {
+	if len(h.Types) == 0 || h.Dominators != nil {
 		if want := map[string]int{"keepers": 3, "none": 0}[name]; len(areas) != want {
 			t.Errorf("%s: %d areas, not %d", name, len(areas), want)
 		}
@@ -360,10 +360,10 @@ func TestHeapMap(t *testing.T) {
 	checkHeapGrowth(t, b)
 }
 
-// checkHeapGrowth: with an earlier heap the page shows growth; with Keepers, dominators.
+// checkHeapGrowth: with an earlier heap the page shows growth; with Dominators, dominators.
 func checkHeapGrowth(t *testing.T, b *browser) {
 	t.Helper()
-	base, h := someHeap(200), withKeepers(someHeap(200))
+	base, h := someHeap(200), withDominators(someHeap(200))
 	base.Types = append(base.Types, snapshot.HeapType{Name: "Shop.Gone", Assembly: "Shop",
 		HeapAmount: snapshot.HeapAmount{Count: 1, Bytes: 1 << 20}})
 	base.Parts[0].Objects.Add(snapshot.HeapAmount{Count: 1, Bytes: 1 << 20})

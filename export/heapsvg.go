@@ -14,7 +14,7 @@ import (
 )
 
 // HeapSVG writes a heap as a picture of a treemap: types in their namespaces by bytes or, with
-// Keepers, a tree of dominators. The picture has no script. An area's name, bytes and objects show as
+// Dominators, a tree of dominators. The picture has no script. An area's name, bytes and objects show as
 // a tooltip.
 func HeapSVG(w io.Writer, h *snapshot.Heap, o HeapMapOptions) error {
 	p := &heapPicture{w: bufio.NewWriter(w), h: h, o: &o, tree: heapTreeOf(h), width: float64(cmp.Or(o.Width, 1200))}
@@ -136,7 +136,7 @@ func (p *heapPicture) node(i int32, b box, depth int) {
 // only is the single child that makes up nearly all of a dominator; 0: there is none. Both are one
 // area.
 func (p *heapPicture) only(i int32) int32 {
-	if below := p.tree.first[i]; p.h.Keepers != nil && len(below) > 0 &&
+	if below := p.tree.first[i]; p.h.Dominators != nil && len(below) > 0 &&
 		float64(p.tree.nodes[below[0]].total.Bytes) >= 0.99*float64(p.tree.nodes[i].total.Bytes) {
 		return below[0]
 	}
@@ -151,7 +151,8 @@ func (p *heapPicture) color(i int32) (fill, ink string) {
 	}
 	t := &p.h.Types[n.typ]
 	if p.changes != nil {
-		return p.change(float64(p.changes[heapTypeKey{t.Name, t.Assembly, t.Context}]) / float64(max(p.greatest, 1))), "#16181d"
+		grown := p.changes[heapTypeKey{t.Name, t.Assembly, t.Context}]
+		return p.change(float64(grown) / float64(max(p.greatest, 1))), "#16181d"
 	}
 	of := typeOrigin(t)
 	p.origins[of] = true
@@ -182,7 +183,7 @@ func (p *heapPicture) describe(i int32) string {
 	}
 	t := &p.h.Types[n.typ]
 	text = t.Name + "\n" + text
-	if p.h.Keepers != nil {
+	if p.h.Dominators != nil {
 		text += " retained"
 	}
 	text += fmt.Sprintf("\n%s objects with %s", display.Number(int(n.own.Count)),
@@ -211,7 +212,7 @@ func (p *heapPicture) legend(y int) {
 		}
 	}
 	what := "Areas are bytes."
-	if p.h.Keepers != nil {
+	if p.h.Dominators != nil {
 		what = "An area is the memory that its objects keep alive; inside are objects that nothing else keeps."
 	}
 	p.text(x, y, `fill="#565d69"`, what, 1)

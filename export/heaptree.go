@@ -78,7 +78,7 @@ const deepestNamespace = 8
 // heapTreeOf returns the picture of a heap: the tree of dominators, if it is known, or else types in
 // their namespaces.
 func heapTreeOf(h *snapshot.Heap) *heapTree {
-	if h.Keepers != nil {
+	if h.Dominators != nil {
 		return keeperTree(h)
 	}
 	return namespaceTree(h)
@@ -87,8 +87,8 @@ func heapTreeOf(h *snapshot.Heap) *heapTree {
 // keeperTree is the tree of dominators.
 func keeperTree(h *snapshot.Heap) *heapTree {
 	t := &heapTree{}
-	for i := range h.Keepers {
-		k := &h.Keepers[i]
+	for i := range h.Dominators {
+		k := &h.Dominators[i]
 		n := heapNode{parent: k.Parent, typ: k.Type, own: k.Objects}
 		n.total = snapshot.HeapAmount{Count: k.Objects.Count, Bytes: k.Retained}
 		switch {
@@ -104,7 +104,7 @@ func keeperTree(h *snapshot.Heap) *heapTree {
 }
 
 // rootLabel names a dominator that is not an object.
-func rootLabel(k *snapshot.HeapKeeper) string {
+func rootLabel(k *snapshot.HeapDominator) string {
 	switch k.Root {
 	case snapshot.RootStatic:
 		return cmp.Or(k.Static, "fields without a name") + " (static)"

@@ -31,7 +31,7 @@ func LikelyText(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) string {
 // ends reports whether a wait of a member may be cancelled.
 func ends(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) bool {
 	for i := range d.Members {
-		if n := s.NeedOf(d.Members[i], d.Members[(i+1)%len(d.Members)]); n != nil && n.Ends {
+		if n := s.LikelyEdgeOf(d.Members[i], d.Members[(i+1)%len(d.Members)]); n != nil && n.Ends {
 			return true
 		}
 	}
@@ -39,7 +39,7 @@ func ends(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) bool {
 }
 
 // partyName names a thread or a suspended method.
-func partyName(s *snapshot.Snapshot, p snapshot.Party) string {
+func partyName(s *snapshot.Snapshot, p snapshot.WaitNode) string {
 	if p.Thread >= 0 {
 		return threadName(s, p.Thread)
 	}
@@ -55,8 +55,8 @@ func partyName(s *snapshot.Snapshot, p snapshot.Party) string {
 }
 
 // needText says what one member waits for, and the next member's part in the wait.
-func needText(s *snapshot.Snapshot, of, on snapshot.Party) string {
-	n := s.NeedOf(of, on)
+func needText(s *snapshot.Snapshot, of, on snapshot.WaitNode) string {
+	n := s.LikelyEdgeOf(of, on)
 	if n == nil {
 		if of.Thread >= 0 && on.Thread >= 0 && s.Threads[of.Thread].Wait != nil {
 			return heldText(s, s.Threads[of.Thread].Wait, on.Thread)
@@ -84,11 +84,11 @@ func needText(s *snapshot.Snapshot, of, on snapshot.Party) string {
 
 // needThing names the object of a likely wait edge: "SemaphoreSlim 0x7f10
 // (Shop.Bank.Permits)".
-func needThing(n *snapshot.Need) string {
+func needThing(n *snapshot.LikelyEdge) string {
 	return display.Clean(display.ShortType(n.Type)) + needPlace(n)
 }
 
-func needPlace(n *snapshot.Need) string {
+func needPlace(n *snapshot.LikelyEdge) string {
 	text := " " + hex(n.Object)
 	if n.Field != "" {
 		text += " (" + display.Clean(display.Field(n.Field)) + ")"
@@ -104,7 +104,7 @@ func (p *graphPrinter) likely(d *snapshot.LikelyDeadlock) {
 		shown = shown[:min(len(shown), shownMembers)]
 	}
 	for _, m := range shown {
-		p.party(m)
+		p.node(m)
 	}
 	if left := len(d.Members) - len(shown); left > 0 {
 		p.paint(dim, fmt.Sprintf("  and %d more (--all shows them)", left))
@@ -120,8 +120,8 @@ func (p *graphPrinter) likely(d *snapshot.LikelyDeadlock) {
 	p.end()
 }
 
-// party prints a member of a likely deadlock.
-func (p *graphPrinter) party(m snapshot.Party) {
+// node prints a member of a likely deadlock.
+func (p *graphPrinter) node(m snapshot.WaitNode) {
 	if m.Thread >= 0 {
 		p.member(m.Thread)
 		return
@@ -168,8 +168,8 @@ func holdersText(s *snapshot.Snapshot, l *snapshot.LockState) string {
 	return verb + strings.Join(names, ", ")
 }
 
-// jsonParty is a thread, or a suspended async method, with its wait.
-type jsonParty struct {
+// jsonWaitNode is a thread, or a suspended async method, with its wait.
+type jsonWaitNode struct {
 	jsonMember
 	Method   string       `json:"method,omitempty"`
 	Task     string       `json:"task,omitempty"`
@@ -187,26 +187,26 @@ type jsonNeed struct {
 }
 
 type jsonLikely struct {
-	Members []jsonParty  `json:"members"`
-	Others  []jsonParty  `json:"others,omitempty"`
-	Victims []jsonMember `json:"victims,omitempty"`
-	Text    string       `json:"text"`
+	Members []jsonWaitNode `json:"members"`
+	Others  []jsonWaitNode `json:"others,omitempty"`
+	Victims []jsonMember   `json:"victims,omitempty"`
+	Text    string         `json:"text"`
 }
 
 func (j *graphJSON) likely(c *jsonwriter.Writer, list []snapshot.LikelyDeadlock) {
 	c.Text(`,"likely":`)
 	c.List(len(list), func(i int) {
 		d := &list[i]
-		out := jsonLikely{Members: []jsonParty{}, Text: LikelyText(j.s, d)}
+		out := jsonLikely{Members: []jsonWaitNode{}, Text: LikelyText(j.s, d)}
 		for k, p := range d.Members {
-			m := j.party(p)
-			if n := j.s.NeedOf(p, d.Members[(k+1)%len(d.Members)]); n != nil {
+			m := j.node(p)
+			if n := j.s.LikelyEdgeOf(p, d.Members[(k+1)%len(d.Members)]); n != nil {
 				m.Need = &jsonNeed{n.Kind, address(n.Object), n.Type, n.Field, n.Ends}
 			}
 			out.Members = append(out.Members, m)
 		}
 		for _, p := range d.Others {
-			out.Others = append(out.Others, j.party(p))
+			out.Others = append(out.Others, j.node(p))
 		}
 		for _, t := range d.Victims {
 			out.Victims = append(out.Victims, j.member(t))
@@ -215,8 +215,8 @@ func (j *graphJSON) likely(c *jsonwriter.Writer, list []snapshot.LikelyDeadlock)
 	})
 }
 
-// party describes a thread or a suspended method.
-func (j *graphJSON) party(p snapshot.Party) (out jsonParty) {
+// node describes a thread or a suspended method.
+func (j *graphJSON) node(p snapshot.WaitNode) (out jsonWaitNode) {
 	if p.Thread >= 0 {
 		out.jsonMember = j.member(p.Thread)
 		out.Wait = jsonWaitOf(j.s.Threads[p.Thread].Wait)

@@ -416,7 +416,7 @@ func (p *graphPrinter) state(l *snapshot.LockState) {
 }
 
 // holder prints the place of a permit's holder.
-func (p *graphPrinter) holder(of snapshot.Party) {
+func (p *graphPrinter) holder(of snapshot.WaitNode) {
 	if of.Thread >= 0 {
 		p.where(&p.s.Threads[of.Thread], 6)
 		return

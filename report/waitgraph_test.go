@@ -94,15 +94,15 @@ func orders() *snapshot.Snapshot {
 		Frames:   []snapshot.Frame{async("Shop.Pay.Capture\x1b[1m{async}", 44), async("Shop.Web.Post{async}", 9)},
 		WaitsFor: &snapshot.Awaited{Kind: snapshot.AwaitsTask, Object: 0x7fb0, Type: "System.Threading.Tasks.Task"},
 	}}
-	s.Needs = []snapshot.Need{
+	s.LikelyEdges = []snapshot.LikelyEdge{
 		{
-			Of: snapshot.ThreadParty(15), Kind: snapshot.SemaphoreLock, Object: 0x7f90,
+			Waiter: snapshot.ThreadNode(15), Kind: snapshot.SemaphoreLock, Object: 0x7f90,
 			Type: "System.Threading.SemaphoreSlim", Field: "Shop.Bank.Permits",
-			On: []snapshot.Party{snapshot.AwaitParty(0)},
+			Holders: []snapshot.WaitNode{snapshot.AwaitNode(0)},
 		},
 		{
-			Of: snapshot.AwaitParty(0), Kind: snapshot.TaskLock, Object: 0x7fb0, Type: "System.Threading.Tasks.Task",
-			On: []snapshot.Party{snapshot.ThreadParty(16)}, Ends: true,
+			Waiter: snapshot.AwaitNode(0), Kind: snapshot.TaskLock, Object: 0x7fb0, Type: "System.Threading.Tasks.Task",
+			Holders: []snapshot.WaitNode{snapshot.ThreadNode(16)}, Ends: true,
 		},
 	}
 	s.Unsearched = "the managed heap is too large"
@@ -280,17 +280,17 @@ func TestWaitGraphLikely(t *testing.T) {
 	s := &snapshot.Snapshot{Awaits: make([]snapshot.Await, 60)}
 	for i := range s.Awaits {
 		s.Awaits[i].Object = uint64(0x7f00 + 8*i)
-		need := snapshot.Need{
-			Of: snapshot.AwaitParty(i), Kind: snapshot.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim",
+		need := snapshot.LikelyEdge{
+			Waiter: snapshot.AwaitNode(i), Kind: snapshot.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim",
 		}
 		if i < 2 {
-			need.On = []snapshot.Party{snapshot.AwaitParty(1 - i)}
+			need.Holders = []snapshot.WaitNode{snapshot.AwaitNode(1 - i)}
 		} else {
 			for k := 2; k < len(s.Awaits); k++ {
-				need.On = append(need.On, snapshot.AwaitParty(k))
+				need.Holders = append(need.Holders, snapshot.AwaitNode(k))
 			}
 		}
-		s.Needs = append(s.Needs, need)
+		s.LikelyEdges = append(s.LikelyEdges, need)
 	}
 	g := s.WaitGraph()
 	p := newPicture(s, g)
@@ -307,7 +307,7 @@ func TestWaitGraphLikely(t *testing.T) {
 	if err := WaitGraphDOT(&dot, s, g); err != nil || strings.Count(dot.String(), "style=dashed") != dashes {
 		t.Errorf("%v\n%s", err, dot.String())
 	}
-	if first := knotsOf(s, g)[0]; len(first.needs) != 2 && len(first.parties) == 2 {
+	if first := knotsOf(s, g)[0]; len(first.needs) != 2 && len(first.nodes) == 2 {
 		t.Errorf("%+v", first)
 	}
 }

@@ -69,7 +69,7 @@ func WaitGraphDOT(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) erro
 // likelyDOT writes the likely deadlocks.
 func likelyDOT(b *bufio.Writer, s *snapshot.Snapshot, knots []knot, node func(int)) {
 	shown := map[int]bool{}
-	name := func(p snapshot.Party) string {
+	name := func(p snapshot.WaitNode) string {
 		if p.Thread >= 0 {
 			node(p.Thread)
 			return fmt.Sprintf("t%d", s.Threads[p.Thread].OSThreadID)

@@ -32,7 +32,7 @@ type (
 		Owner      *jsonMember       `json:"owner,omitempty"`
 		OwnerEnded bool              `json:"ownerEnded,omitempty"`
 		Readers    []jsonMember      `json:"readers,omitempty"`
-		Holders    []jsonParty       `json:"likelyHolders,omitempty"`
+		Holders    []jsonWaitNode    `json:"likelyHolders,omitempty"`
 		Recursion  int               `json:"recursion,omitempty"`
 		Waiters    []jsonMember      `json:"waiters"`
 		Counted    int               `json:"countedWaiters,omitempty"`
@@ -128,7 +128,7 @@ func (j *graphJSON) lock(l *snapshot.LockState) jsonLockState {
 		out.Readers = append(out.Readers, j.ref(&l.Readers[i]))
 	}
 	for _, p := range l.Holders[:min(len(l.Holders), maxListedHolders)] {
-		out.Holders = append(out.Holders, j.party(p))
+		out.Holders = append(out.Holders, j.node(p))
 	}
 	for i := range l.Waiters {
 		m := j.member(l.Waiters[i].Thread)

@@ -15,8 +15,8 @@ type picture struct {
 	s     *snapshot.Snapshot
 	g     *snapshot.WaitGraph
 	boxes []box
-	more  []arrow                // edges that do not lead from a box to its parent
-	at    map[snapshot.Party]int // boxes of threads and suspended methods
+	more  []arrow                   // edges that do not lead from a box to its parent
+	at    map[snapshot.WaitNode]int // boxes of threads and suspended methods
 	rows  int
 	cols  int
 	left  int // threads left out, for lack of room
@@ -24,17 +24,17 @@ type picture struct {
 
 // box is a thread or a lock.
 type box struct {
-	who      snapshot.Party // nobody: the box is for no thread or suspended method
-	lock     int            // index in WaitGraph.Locks; -1: none
-	others   int            // number of further threads in this box; 0: no box for further threads
+	who      snapshot.WaitNode // nobody: the box is for no thread or suspended method
+	lock     int               // index in WaitGraph.Locks; -1: none
+	others   int               // number of further threads in this box; 0: no box for further threads
 	row, col int
 	parent   int // index of a box; -1: a root
 	member   bool
 	knot     int // number, from 1, of a likely deadlock with this member; 0: none
 }
 
-// nobody is not a Party.
-var nobody = snapshot.Party{Thread: -1, Await: -1}
+// nobody is not a WaitNode.
+var nobody = snapshot.WaitNode{Thread: -1, Await: -1}
 
 // arrow leads from one box to another.
 type arrow struct {
@@ -49,7 +49,7 @@ const (
 )
 
 func newPicture(s *snapshot.Snapshot, g *snapshot.WaitGraph) *picture {
-	p := &picture{s: s, g: g, at: map[snapshot.Party]int{}}
+	p := &picture{s: s, g: g, at: map[snapshot.WaitNode]int{}}
 	waiting := make([][]int, len(s.Threads)) // by thread: its waiters
 	waits := make([]bool, len(s.Threads))
 	for _, e := range g.Edges {
@@ -59,13 +59,13 @@ func newPicture(s *snapshot.Snapshot, g *snapshot.WaitGraph) *picture {
 	for _, list := range [][]snapshot.Deadlock{g.Deadlocks, g.Suspected} {
 		for i := range list {
 			if !list[i].Ended {
-				p.circle(partiesOf(list[i].Threads), waiting, box{member: true})
+				p.circle(nodesOf(list[i].Threads), waiting, box{member: true})
 			}
 		}
 	}
 	knots := knotsOf(s, g)
 	for i := range knots {
-		p.circle(knots[i].parties, waiting, box{knot: i + 1})
+		p.circle(knots[i].nodes, waiting, box{knot: i + 1})
 	}
 	for i := range g.Locks {
 		if l := &g.Locks[i]; apart(l) {
@@ -74,7 +74,7 @@ func newPicture(s *snapshot.Snapshot, g *snapshot.WaitGraph) *picture {
 	}
 	for i := range s.Threads {
 		if !waits[i] && len(waiting[i]) > 0 {
-			p.tree(box{who: snapshot.ThreadParty(i), lock: -1, parent: -1}, waiting)
+			p.tree(box{who: snapshot.ThreadNode(i), lock: -1, parent: -1}, waiting)
 		}
 	}
 	p.arrows()
@@ -95,14 +95,14 @@ func (p *picture) missing(threads []int) (n int) {
 
 // has reports whether a thread has a box.
 func (p *picture) has(thread int) bool {
-	_, ok := p.at[snapshot.ThreadParty(thread)]
+	_, ok := p.at[snapshot.ThreadNode(thread)]
 	return ok
 }
 
-func partiesOf(threads []int) []snapshot.Party {
-	out := make([]snapshot.Party, len(threads))
+func nodesOf(threads []int) []snapshot.WaitNode {
+	out := make([]snapshot.WaitNode, len(threads))
 	for i, t := range threads {
-		out[i] = snapshot.ThreadParty(t)
+		out[i] = snapshot.ThreadNode(t)
 	}
 	return out
 }
@@ -127,7 +127,7 @@ func (p *picture) all(waits []bool, waiting [][]int) (threads []int) {
 }
 
 // circle adds the members of a deadlock, and the threads behind each member. The boxes are like b.
-func (p *picture) circle(members []snapshot.Party, waiting [][]int, b box) {
+func (p *picture) circle(members []snapshot.WaitNode, waiting [][]int, b box) {
 	var roots []int
 	for _, m := range members {
 		if _, ok := p.at[m]; !ok && len(p.boxes) < mostBoxes {
@@ -193,7 +193,7 @@ func (p *picture) children(at int, threads []int, waiting [][]int) {
 		if p.has(t) {
 			continue // also waits for a thread behind this box
 		}
-		b := box{who: snapshot.ThreadParty(t), lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
+		b := box{who: snapshot.ThreadNode(t), lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
 		if i == mostChildren && len(threads) > mostChildren+1 || len(p.boxes) >= mostBoxes || b.col >= maxColumns {
 			b.who, b.others = nobody, p.missing(threads[i:])
 			p.add(b)
@@ -209,8 +209,8 @@ func (p *picture) children(at int, threads []int, waiting [][]int) {
 // arrows finds the edges that do not lead from a box to its parent.
 func (p *picture) arrows() {
 	for _, e := range p.g.Edges {
-		from, ok1 := p.at[snapshot.ThreadParty(e.Thread)]
-		to, ok2 := p.at[snapshot.ThreadParty(e.For)]
+		from, ok1 := p.at[snapshot.ThreadNode(e.Thread)]
+		to, ok2 := p.at[snapshot.ThreadNode(e.For)]
 		if ok1 && ok2 && p.boxes[from].parent != to {
 			p.more = append(p.more, arrow{from: from, to: to})
 		}
@@ -219,7 +219,7 @@ func (p *picture) arrows() {
 
 // likelyArrows adds the arrows of likely deadlocks, and the arrows from a lock to its likely holders.
 func (p *picture) likelyArrows(knots []knot) {
-	add := func(from int, to snapshot.Party) {
+	add := func(from int, to snapshot.WaitNode) {
 		if at, ok := p.at[to]; ok {
 			p.more = append(p.more, arrow{from: from, to: at, likely: true})
 		}

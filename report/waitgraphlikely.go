@@ -10,14 +10,14 @@ import (
 
 // knot is a likely deadlock for pictures.
 type knot struct {
-	parties []snapshot.Party // members, then others
-	needs   []needArrow
+	nodes []snapshot.WaitNode // members, then others
+	needs []needArrow
 }
 
-// needArrow is a likely wait edge between two parties of a knot.
+// needArrow is a likely wait edge between two nodes of a knot.
 type needArrow struct {
-	from, to snapshot.Party
-	need     *snapshot.Need
+	from, to snapshot.WaitNode
+	need     *snapshot.LikelyEdge
 }
 
 // mostNeeds bounds the arrows for one likely wait edge with several holders.
@@ -30,11 +30,11 @@ const mostArrows = 1 << 10
 // edge of the graph.
 func knotsOf(s *snapshot.Snapshot, g *snapshot.WaitGraph) []knot {
 	out := make([]knot, len(g.Likely))
-	in := map[snapshot.Party]int{}
+	in := map[snapshot.WaitNode]int{}
 	for i := range g.Likely {
 		d, k := &g.Likely[i], &out[i]
-		k.parties = slices.Concat(d.Members, d.Others)
-		for _, p := range k.parties {
+		k.nodes = slices.Concat(d.Members, d.Others)
+		for _, p := range k.nodes {
 			in[p] = i
 		}
 		for m, p := range d.Members {
@@ -42,7 +42,7 @@ func knotsOf(s *snapshot.Snapshot, g *snapshot.WaitGraph) []knot {
 			if m == mostArrows {
 				break
 			}
-			if n := s.NeedOf(p, next); n != nil {
+			if n := s.LikelyEdgeOf(p, next); n != nil {
 				k.needs = append(k.needs, needArrow{p, next, n})
 			}
 		}
@@ -50,27 +50,27 @@ func knotsOf(s *snapshot.Snapshot, g *snapshot.WaitGraph) []knot {
 	if len(out) == 0 {
 		return nil
 	}
-	for i := range s.Needs {
-		n := &s.Needs[i]
-		if at, ok := in[n.Of]; ok {
-			out[at].add(n, func(p snapshot.Party) bool { other, ok := in[p]; return ok && other == at })
+	for i := range s.LikelyEdges {
+		n := &s.LikelyEdges[i]
+		if at, ok := in[n.Waiter]; ok {
+			out[at].add(n, func(p snapshot.WaitNode) bool { other, ok := in[p]; return ok && other == at })
 		}
 	}
 	return out
 }
 
 // add adds the arrows of a likely wait edge to a knot.
-func (k *knot) add(n *snapshot.Need, in func(snapshot.Party) bool) {
+func (k *knot) add(n *snapshot.LikelyEdge, in func(snapshot.WaitNode) bool) {
 	count := 0
-	for _, on := range n.On {
+	for _, on := range n.Holders {
 		if !in(on) {
 			continue
 		}
 		if count++; count > mostNeeds || len(k.needs) >= mostArrows {
 			return
 		}
-		if !slices.ContainsFunc(k.needs, func(a needArrow) bool { return a.from == n.Of && a.to == on }) {
-			k.needs = append(k.needs, needArrow{n.Of, on, n})
+		if !slices.ContainsFunc(k.needs, func(a needArrow) bool { return a.from == n.Waiter && a.to == on }) {
+			k.needs = append(k.needs, needArrow{n.Waiter, on, n})
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (k *knot) add(n *snapshot.Need, in func(snapshot.Party) bool) {
 func likelyThreads(knots []knot) map[int]int {
 	out := map[int]int{}
 	for i := range knots {
-		for _, p := range knots[i].parties {
+		for _, p := range knots[i].nodes {
 			if p.Thread >= 0 {
 				out[p.Thread] = i
 			}
@@ -114,7 +114,7 @@ func awaitTitle(a *snapshot.Await) (text string) {
 }
 
 // needEdgeText describes a likely wait edge in a picture.
-func needEdgeText(n *snapshot.Need) string {
+func needEdgeText(n *snapshot.LikelyEdge) string {
 	text := "likely: "
 	switch n.Kind {
 	case snapshot.SemaphoreLock:

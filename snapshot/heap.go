@@ -26,9 +26,9 @@ type Heap struct {
 
 	Graph *HeapGraph // nil: not requested, or the walk ended early
 
-	// Keepers are the dominator tree by type. A dominator comes before the dominated nodes. nil: not requested, or
+	// Dominators are the dominator tree by type. A dominator comes before the dominated nodes. nil: not requested, or
 	// the walk ended early.
-	Keepers []HeapKeeper
+	Dominators []HeapDominator
 
 	// Nearest are the names of types most like the requested name, if no type matches.
 	Nearest []string

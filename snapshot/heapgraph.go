@@ -42,12 +42,12 @@ type HeapRegion struct {
 	Generation Generation
 }
 
-// HeapKeeper is a node of the dominator tree, merged by type: objects of one type, whose immediate dominators all
-// belong to the parent HeapKeeper. Objects of one type that dominate one another in a row, for example the nodes of a
-// linked list, are one HeapKeeper.
-type HeapKeeper struct {
-	Parent   int32      // index of an earlier HeapKeeper; 0 for the first, which stands for all objects
-	Type     int32      // index in Heap.Types; -1: this HeapKeeper stands for Root, or for all objects
+// HeapDominator is a node of the dominator tree, merged by type: objects of one type, whose immediate dominators all
+// belong to the parent HeapDominator. Objects of one type that dominate one another in a row, for example the nodes of
+// a linked list, are one HeapDominator.
+type HeapDominator struct {
+	Parent   int32      // index of an earlier HeapDominator; 0 for the first, which stands for all objects
+	Type     int32      // index in Heap.Types; -1: this HeapDominator stands for Root, or for all objects
 	Root     HeapRoot   // without a Type: what certainly keeps the objects below; empty for the first
 	Static   string     // of RootStatic and RootThreadStatic: the field, if known
 	Handle   HandleKind // of RootHandle

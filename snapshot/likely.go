@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Party is a node of the likely wait graph: a thread, or a suspended async method.
-type Party struct {
+// WaitNode is a node of the likely wait graph: a thread, or a suspended async method.
+type WaitNode struct {
 	Thread int // index in Snapshot.Threads; -1: an async method
 	Await  int // index in Snapshot.Awaits; -1: a thread
 }
 
-// ThreadParty is a thread as a Party, by its index in Snapshot.Threads.
-func ThreadParty(i int) Party { return Party{i, -1} }
+// ThreadNode is a thread as a WaitNode, by its index in Snapshot.Threads.
+func ThreadNode(i int) WaitNode { return WaitNode{i, -1} }
 
-// AwaitParty is an async method as a Party, by its index in Snapshot.Awaits.
-func AwaitParty(i int) Party { return Party{-1, i} }
+// AwaitNode is an async method as a WaitNode, by its index in Snapshot.Awaits.
+func AwaitNode(i int) WaitNode { return WaitNode{-1, i} }
 
 // Await is a suspended async method.
 type Await struct {
@@ -24,18 +24,18 @@ type Await struct {
 	WaitsFor *Awaited // what the method awaits; nil: not known
 }
 
-// Need is a likely wait edge: the waiter most likely cannot go on before one of the holders acts. The holder releases
-// a semaphore, completes a TaskCompletionSource, or comes to the end of an async method. The code of the waiters and
-// holders tells the edge.
-type Need struct {
-	Of     Party
+// LikelyEdge is a likely wait edge: the waiter most likely cannot go on before one of the holders acts. The holder
+// releases a semaphore, completes a TaskCompletionSource, or comes to the end of an async method. The code of the
+// waiters and holders tells the edge.
+type LikelyEdge struct {
+	Waiter WaitNode
 	Kind   LockKind // SemaphoreLock, CompletionLock, TaskLock, ContextLock
 	Object uint64   // the semaphore, or the task
 	Type   string
 	Field  string // as in Wait
-	// On are the holders: one of On must act; none: the holders are not known. There may be more holders than these.
-	On []Party
-	// Elsewhere is how many permits of a semaphore have holders outside On.
+	// Holders: one holder must act; none: the holders are not known. There may be more holders than these.
+	Holders []WaitNode
+	// Elsewhere is how many permits of a semaphore have holders outside Holders.
 	Elsewhere int
 	// Ends: the wait may end by itself, when a token is cancelled.
 	Ends bool
@@ -71,17 +71,17 @@ type Lost struct {
 // LikelyDeadlock is a circle of threads and suspended async methods that wait for one another, most likely.
 type LikelyDeadlock struct {
 	// Members are the shortest circle: each member waits for the next, and the last member for the first.
-	Members []Party
+	Members []WaitNode
 	// Others are in the strongly connected component of the circle.
-	Others []Party
+	Others []WaitNode
 	// Victims are threads that wait for members or others, directly or not: indices in Snapshot.Threads.
 	Victims []int
 }
 
-// NeedOf returns the likely wait edge from a waiter to a holder; nil: an ordinary wait, or no wait.
-func (s *Snapshot) NeedOf(of, on Party) *Need {
-	for i := range s.Needs {
-		if n := &s.Needs[i]; n.Of == of && slices.Contains(n.On, on) {
+// LikelyEdgeOf returns the likely wait edge from a waiter to a holder; nil: an ordinary wait, or no wait.
+func (s *Snapshot) LikelyEdgeOf(of, on WaitNode) *LikelyEdge {
+	for i := range s.LikelyEdges {
+		if n := &s.LikelyEdges[i]; n.Waiter == of && slices.Contains(n.Holders, on) {
 			return n
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Snapshot) NeedOf(of, on Party) *Need {
 // likely finds the circles with likely wait edges. There, a waiter with several possible holders, for example of a
 // semaphore, is stuck only if all these holders are stuck.
 func (b *waitGraph) likely() {
-	if len(b.s.Needs) == 0 {
+	if len(b.s.LikelyEdges) == 0 {
 		return
 	}
 	l := likelyGraph{b: b, threads: len(b.s.Threads)}
@@ -122,25 +122,25 @@ type likelyGraph struct {
 // want is a wait edge of a node: any one of some nodes must act.
 type want struct {
 	of     []int
-	likely bool // the edge comes from a Need
+	likely bool // the edge comes from a LikelyEdge
 }
 
-func (l *likelyGraph) node(p Party) int {
+func (l *likelyGraph) node(p WaitNode) int {
 	if p.Thread >= 0 {
 		return p.Thread
 	}
 	return l.threads + p.Await
 }
 
-func (l *likelyGraph) party(n int) Party {
+func (l *likelyGraph) at(n int) WaitNode {
 	if n < l.threads {
-		return ThreadParty(n)
+		return ThreadNode(n)
 	}
-	return AwaitParty(n - l.threads)
+	return AwaitNode(n - l.threads)
 }
 
-// valid reports whether a party is in the snapshot.
-func (l *likelyGraph) valid(p Party) bool {
+// valid reports whether a node is in the snapshot.
+func (l *likelyGraph) valid(p WaitNode) bool {
 	if p.Thread >= 0 {
 		return p.Thread < l.threads && p.Await < 0
 	}
@@ -160,32 +160,32 @@ func (l *likelyGraph) addThreads() {
 }
 
 func (l *likelyGraph) addNeeds() {
-	for i := range l.b.s.Needs {
-		n := &l.b.s.Needs[i]
-		if !l.valid(n.Of) || slices.ContainsFunc(n.On, func(p Party) bool { return !l.valid(p) }) {
+	for i := range l.b.s.LikelyEdges {
+		n := &l.b.s.LikelyEdges[i]
+		if !l.valid(n.Waiter) || slices.ContainsFunc(n.Holders, func(p WaitNode) bool { return !l.valid(p) }) {
 			continue
 		}
 		l.addHolders(n)
-		if t := n.Of.Thread; t >= 0 && (l.b.s.Threads[t].Wait == nil || l.b.s.Threads[t].Wait.Timeout > 0) {
+		if t := n.Waiter.Thread; t >= 0 && (l.b.s.Threads[t].Wait == nil || l.b.s.Threads[t].Wait.Timeout > 0) {
 			continue
 		}
 		w := want{likely: true}
-		for _, p := range n.On {
+		for _, p := range n.Holders {
 			if n.Elsewhere == 0 {
 				w.of = append(w.of, l.node(p))
 			}
 		}
-		at := l.node(n.Of)
+		at := l.node(n.Waiter)
 		l.wants[at] = append(l.wants[at], w)
 	}
 }
 
 // addHolders adds the holders to the lock of a likely wait edge.
-func (l *likelyGraph) addHolders(n *Need) {
-	if n.Of.Thread < 0 {
+func (l *likelyGraph) addHolders(n *LikelyEdge) {
+	if n.Waiter.Thread < 0 {
 		return
 	}
-	w := l.b.s.Threads[n.Of.Thread].Wait
+	w := l.b.s.Threads[n.Waiter.Thread].Wait
 	if w == nil {
 		return
 	}
@@ -195,7 +195,7 @@ func (l *likelyGraph) addHolders(n *Need) {
 			continue
 		}
 		s.Field = cmp.Or(s.Field, n.Field)
-		for _, p := range n.On {
+		for _, p := range n.Holders {
 			if !slices.Contains(s.Holders, p) {
 				s.Holders = append(s.Holders, p)
 			}
@@ -284,11 +284,11 @@ func (l *likelyGraph) describe(out [][]int, members []int) LikelyDeadlock {
 	circle := shortest(out, members, in)
 	var d LikelyDeadlock
 	for _, n := range circle {
-		d.Members = append(d.Members, l.party(n))
+		d.Members = append(d.Members, l.at(n))
 	}
 	for _, n := range members {
 		if !slices.Contains(circle, n) {
-			d.Others = append(d.Others, l.party(n))
+			d.Others = append(d.Others, l.at(n))
 		}
 	}
 	back := make([][]int, len(out))

@@ -25,14 +25,14 @@ type Snapshot struct {
 	// HoldsPartial: threads may hold monitors that Holds lacks. The runtime has more monitors than clrsnap looks
 	// through, or some monitors could not be read.
 	HoldsPartial bool
-	// Awaits and Needs are the likely wait edges, if they were asked for.
-	Awaits []Await
-	Needs  []Need
+	// Awaits and LikelyEdges are the likely wait edges, if they were asked for.
+	Awaits      []Await
+	LikelyEdges []LikelyEdge
 	// Lost are the permits without a likely holder for which others wait, if Lost was asked for, of all threads.
 	Lost []Lost
 	// Stop says how long all threads stood still, and whether everything is of one moment; nil: no stop was asked for.
 	Stop *HeapStop
-	// Unsearched is why Awaits and Needs may lack something; "": no known reason.
+	// Unsearched is why Awaits and LikelyEdges may lack something; "": no known reason.
 	Unsearched string
 }
 

@@ -69,7 +69,7 @@ type LockState struct {
 	Blocked int
 	// Holders are the likely holders of a semaphore's permits, or the likely completers of a task. There may be
 	// others.
-	Holders []Party
+	Holders []WaitNode
 	Certain bool // of the wait, or hold, with the most information
 }
 

@@ -47,7 +47,7 @@ func (e *evidence) lasts(d *snapshot.LikelyDeadlock) bool {
 		return false
 	}
 	still := e.stillWaiting()
-	return !slices.ContainsFunc(d.Members, func(p snapshot.Party) bool {
+	return !slices.ContainsFunc(d.Members, func(p snapshot.WaitNode) bool {
 		return p.Thread >= 0 && !still[e.Likely.Threads[p.Thread].OSThreadID]
 	})
 }
@@ -98,8 +98,8 @@ func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 }
 
 // partyText describes a member's wait, and the next member's part in the wait.
-func partyText(s *snapshot.Snapshot, p, next snapshot.Party) string {
-	n := s.NeedOf(p, next)
+func partyText(s *snapshot.Snapshot, p, next snapshot.WaitNode) string {
+	n := s.LikelyEdgeOf(p, next)
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
 		named := t.Wait != nil && t.Wait.Field != ""
@@ -128,7 +128,7 @@ func partyText(s *snapshot.Snapshot, p, next snapshot.Party) string {
 
 // needPhrase describes the holder's part in a likely wait edge: ", a permit of which … most likely holds". name: the
 // field comes first, because no text has named the field yet.
-func needPhrase(s *snapshot.Snapshot, n *snapshot.Need, next snapshot.Party, name bool) string {
+func needPhrase(s *snapshot.Snapshot, n *snapshot.LikelyEdge, next snapshot.WaitNode, name bool) string {
 	if n == nil {
 		return "" // the wait says enough
 	}
@@ -158,7 +158,7 @@ func needPhrase(s *snapshot.Snapshot, n *snapshot.Need, next snapshot.Party, nam
 }
 
 // partyEvidence shows the place of a member.
-func partyEvidence(s *snapshot.Snapshot, p snapshot.Party) profile.Evidence {
+func partyEvidence(s *snapshot.Snapshot, p snapshot.WaitNode) profile.Evidence {
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
 		return profile.Evidence{
@@ -177,12 +177,12 @@ func (e *evidence) holders(t *snapshot.Thread) string {
 		return ""
 	}
 	var names []string
-	for i := range e.Likely.Needs {
-		n := &e.Likely.Needs[i]
-		if n.Of.Thread < 0 || e.Likely.Threads[n.Of.Thread].OSThreadID != t.OSThreadID {
+	for i := range e.Likely.LikelyEdges {
+		n := &e.Likely.LikelyEdges[i]
+		if n.Waiter.Thread < 0 || e.Likely.Threads[n.Waiter.Thread].OSThreadID != t.OSThreadID {
 			continue
 		}
-		for _, p := range n.On[:min(len(n.On), maxShown)] {
+		for _, p := range n.Holders[:min(len(n.Holders), maxShown)] {
 			if p.Thread >= 0 {
 				names = append(names, phrase.ThreadName(gather.Ref(&e.Likely.Threads[p.Thread])))
 			} else {

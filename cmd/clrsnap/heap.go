@@ -325,7 +325,7 @@ func (a *app) growth(
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*snapshot.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
-		Graph: f.format != nil && f.format.graph, Keepers: f.format != nil && f.retains,
+		Graph: f.format != nil && f.format.graph, Dominators: f.format != nil && f.retains,
 		Owners: f.format != nil && !f.format.graph,
 	}
 	f.stop.apply(&o)

@@ -108,7 +108,7 @@ func testHealthy(t *testing.T, o testenv.Options) {
 		for i := range g.Likely {
 			t.Errorf("%s", report.LikelyText(s, &g.Likely[i]))
 		}
-		needs += len(s.Needs)
+		needs += len(s.LikelyEdges)
 	}
 	for began := time.Now(); time.Since(began) < layer.Size(2*time.Second, time.Minute); {
 		look()

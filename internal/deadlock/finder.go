@@ -32,12 +32,12 @@ type likely struct {
 	suspended []suspended // likely holders: set by scan
 
 	// Set by build, each time anew.
-	holders map[arch.Addr][]snapshot.Party // holders by semaphore or task
-	known   map[arch.Addr][]duty           // likewise
-	awaits  map[arch.Addr]int              // by the box: indices in out.Awaits
-	runs    map[arch.Addr][]int            // by task: indices of threads
-	feeds   map[arch.Addr][]arch.Addr      // boxes by the tasks that the methods' ends complete; nil: not looked for
-	pending []int                          // indices in out.Awaits of methods without a wait edge so far
+	holders map[arch.Addr][]snapshot.WaitNode // holders by semaphore or task
+	known   map[arch.Addr][]duty              // likewise
+	awaits  map[arch.Addr]int                 // by the box: indices in out.Awaits
+	runs    map[arch.Addr][]int               // by task: indices of threads
+	feeds   map[arch.Addr][]arch.Addr         // boxes by the tasks that the methods' ends complete; nil: not looked for
+	pending []int                             // indices in out.Awaits of methods without a wait edge so far
 	// a suspended method has a permit of a semaphore that is not known, or may have gone on
 	unsure   bool
 	contexts []contextThread // nil: not looked for
@@ -86,7 +86,7 @@ func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
 	return at, found == 1
 }
 
-func (l *likely) addDuties(who snapshot.Party, list []duty) {
+func (l *likely) addDuties(who snapshot.WaitNode, list []duty) {
 	for _, d := range list {
 		has := l.holders[d.object]
 		if len(has) == 0 || has[len(has)-1] != who {

@@ -135,9 +135,9 @@ func (l *likely) names(list []snapshot.LikelyDeadlock) map[uint64][]uint64 {
 // drop removes the wait edges of members of circles.
 func (l *likely) drop() {
 	graph := l.out.WaitGraph().Likely
-	l.out.Needs = slices.DeleteFunc(l.out.Needs, func(n snapshot.Need) bool {
+	l.out.LikelyEdges = slices.DeleteFunc(l.out.LikelyEdges, func(n snapshot.LikelyEdge) bool {
 		return slices.ContainsFunc(graph, func(d snapshot.LikelyDeadlock) bool {
-			return slices.Contains(d.Members, n.Of) || slices.Contains(d.Others, n.Of)
+			return slices.Contains(d.Members, n.Waiter) || slices.Contains(d.Others, n.Waiter)
 		})
 	})
 }

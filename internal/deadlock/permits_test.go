@@ -58,7 +58,7 @@ func testLikely(t *testing.T, runtime string) {
 	p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true})
 	began := time.Now()
 	s := snapshotWaits(t, p)
-	t.Logf("%d threads, %d suspended methods, %d needs in %v", len(s.Threads), len(s.Awaits), len(s.Needs),
+	t.Logf("%d threads, %d suspended methods, %d needs in %v", len(s.Threads), len(s.Awaits), len(s.LikelyEdges),
 		time.Since(began))
 	compareLikely(t, "live", s, want)
 	soon := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsSoon, Lines: true})
@@ -104,11 +104,11 @@ func compareLikely(t *testing.T, of string, s *snapshot.Snapshot, want map[strin
 		d := &g.Likely[i]
 		text := report.LikelyText(s, d)
 		t.Logf("%s: %s", of, text)
-		parties := slices.Concat(d.Members, d.Others)
-		members := partyNames(s, parties)
+		nodes := slices.Concat(d.Members, d.Others)
+		members := nodeNames(s, nodes)
 		set := setOfParties(members)
 		list := withSet(set, members)
-		for _, name := range withSet(set, namesBehind(s, parties)) {
+		for _, name := range withSet(set, namesBehind(s, nodes)) {
 			if strings.Contains(want[set], name) && !slices.Contains(list, name) {
 				list = append(list, name)
 			}
@@ -128,8 +128,8 @@ func compareLikely(t *testing.T, of string, s *snapshot.Snapshot, want map[strin
 	}
 }
 
-// partyNames are the names of threads, and the names of methods with their class: "Crossed.First".
-func partyNames(s *snapshot.Snapshot, list []snapshot.Party) (out []string) {
+// nodeNames are the names of threads, and the names of methods with their class: "Crossed.First".
+func nodeNames(s *snapshot.Snapshot, list []snapshot.WaitNode) (out []string) {
 	for _, p := range list {
 		if p.Thread >= 0 {
 			out = append(out, s.Threads[p.Thread].Name)
@@ -141,9 +141,9 @@ func partyNames(s *snapshot.Snapshot, list []snapshot.Party) (out []string) {
 	return out
 }
 
-// namesBehind are the names of the methods that await the methods of partyNames. Methods that the runtime itself has
-// suspended together are one party.
-func namesBehind(s *snapshot.Snapshot, list []snapshot.Party) (out []string) {
+// namesBehind are the names of the methods that await the methods of nodeNames. Methods that the runtime itself has
+// suspended together are one node.
+func namesBehind(s *snapshot.Snapshot, list []snapshot.WaitNode) (out []string) {
 	for _, p := range list {
 		if p.Thread >= 0 {
 			continue
@@ -195,11 +195,11 @@ func logSet(t *testing.T, s *snapshot.Snapshot, set string) {
 			t.Logf("%q: %s\n%s", th.Name, waitText(th.Wait), livetest.Text(th.Frames))
 		}
 	}
-	for i := range s.Needs {
-		n := &s.Needs[i]
-		of := partyNames(s, []snapshot.Party{n.Of})[0]
+	for i := range s.LikelyEdges {
+		n := &s.LikelyEdges[i]
+		of := nodeNames(s, []snapshot.WaitNode{n.Waiter})[0]
 		if strings.Contains(strings.ToLower(of), set) {
-			t.Logf("%s needs %s %x %s of %v", of, n.Kind, n.Object, n.Field, partyNames(s, n.On))
+			t.Logf("%s needs %s %x %s of %v", of, n.Kind, n.Object, n.Field, nodeNames(s, n.Holders))
 		}
 	}
 }

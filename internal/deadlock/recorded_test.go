@@ -74,16 +74,16 @@ func threadNames(s *snapshot.Snapshot, threads []int) (out []string) {
 	return sorted(out)
 }
 
-// likelySet is the set of a thread among parties. Without a thread, the set is named after the class of a method.
-func likelySet(s *snapshot.Snapshot, parties []snapshot.Party) string {
-	for _, p := range parties {
+// likelySet is the set of a thread among nodes. Without a thread, the set is named after the class of a method.
+func likelySet(s *snapshot.Snapshot, nodes []snapshot.WaitNode) string {
+	for _, p := range nodes {
 		if p.Thread >= 0 {
 			if set, _, ok := strings.Cut(s.Threads[p.Thread].Name, "-"); ok {
 				return set
 			}
 		}
 	}
-	for _, p := range parties {
+	for _, p := range nodes {
 		if p.Thread < 0 {
 			name := strings.TrimPrefix(s.Awaits[p.Await].Frames[0].Short, "Permits.")
 			if class, _, _ := strings.Cut(name, "."); class != "SemaphoreSlim" && class != "AsyncLock" {

@@ -21,9 +21,9 @@ func (l *likely) resumes(at int) {
 		return
 	}
 	l.out.Awaits[at].WaitsFor = nil // that wait is over
-	l.need(snapshot.Need{
-		Of: snapshot.AwaitParty(at), Kind: snapshot.ContextLock, Object: uint64(c.context), Type: c.class,
-		On: []snapshot.Party{snapshot.ThreadParty(c.thread)},
+	l.need(snapshot.LikelyEdge{
+		Waiter: snapshot.AwaitNode(at), Kind: snapshot.ContextLock, Object: uint64(c.context), Type: c.class,
+		Holders: []snapshot.WaitNode{snapshot.ThreadNode(c.thread)},
 	})
 }
 
@@ -53,13 +53,13 @@ func (l *likely) findContexts() {
 			l.contexts = append(l.contexts, contextThread{i, at, class})
 		}
 	}
-	for i := range l.out.Needs { // all wait edges of threads are there
-		n := &l.out.Needs[i]
-		at, ok := byThread[n.Of.Thread]
+	for i := range l.out.LikelyEdges { // all wait edges of threads are there
+		n := &l.out.LikelyEdges[i]
+		at, ok := byThread[n.Waiter.Thread]
 		if !ok {
 			continue
 		}
-		for _, on := range n.On {
+		for _, on := range n.Holders {
 			if on.Await < 0 {
 				continue
 			}

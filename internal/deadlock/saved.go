@@ -242,7 +242,7 @@ func (l *likely) addRunning() {
 			if !slices.Contains(l.runs[task], i) {
 				l.runs[task] = append(l.runs[task], i)
 			}
-			l.addDuties(snapshot.ThreadParty(i), list)
+			l.addDuties(snapshot.ThreadNode(i), list)
 		}
 	}
 }

@@ -70,8 +70,8 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 
 // build builds the wait edges from the threads and boxes that have been read.
 func (l *likely) build() {
-	l.out.Awaits, l.out.Needs = nil, nil
-	l.holders, l.known, l.awaits = map[arch.Addr][]snapshot.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
+	l.out.Awaits, l.out.LikelyEdges = nil, nil
+	l.holders, l.known, l.awaits = map[arch.Addr][]snapshot.WaitNode{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
 	l.contexts, l.pool, l.unsure = nil, nil, false
 	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
 	l.p.Engine.Cache.Invalidate()
@@ -80,7 +80,7 @@ func (l *likely) build() {
 		for _, run := range l.f.s.Runs(tid) {
 			l.runs[run.Task] = append(l.runs[run.Task], i)
 		}
-		l.addDuties(snapshot.ThreadParty(i), l.f.duties.by[tid])
+		l.addDuties(snapshot.ThreadNode(i), l.f.duties.by[tid])
 	}
 	l.addRunning()
 	for _, s := range l.suspended {
@@ -88,7 +88,7 @@ func (l *likely) build() {
 		l.unsure = l.unsure || unsure
 		if len(list) > 0 {
 			if at, ok := l.await(s.box); ok {
-				l.addDuties(snapshot.AwaitParty(at), list)
+				l.addDuties(snapshot.AwaitNode(at), list)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (l *likely) needsOf(i int) {
 	if w != nil && w.Kind == snapshot.TaskWaitAll {
 		for k := range w.Tasks {
 			if t := &w.Tasks[k]; t.Owner == nil {
-				l.task(snapshot.ThreadParty(i), arch.Addr(t.Object), false, 0)
+				l.task(snapshot.ThreadNode(i), arch.Addr(t.Object), false, 0)
 			}
 		}
 	}
@@ -186,9 +186,9 @@ func (l *likely) needsOf(i int) {
 	obj := arch.Addr(w.Object)
 	switch {
 	case w.Kind == snapshot.SemaphoreWait:
-		l.semaphore(snapshot.ThreadParty(i), obj, false)
+		l.semaphore(snapshot.ThreadNode(i), obj, false)
 	case w.Kind == snapshot.TaskWait && w.Owner == nil:
-		l.task(snapshot.ThreadParty(i), obj, false, 0)
+		l.task(snapshot.ThreadNode(i), obj, false, 0)
 	}
 }
 
@@ -244,11 +244,11 @@ func (l *likely) awaited(at int) {
 			return
 		}
 	}
-	l.task(snapshot.AwaitParty(at), object, false, 0)
+	l.task(snapshot.AwaitNode(at), object, false, 0)
 }
 
 // semaphore adds the wait edge to the holders of a semaphore's permits.
-func (l *likely) semaphore(who snapshot.Party, sem arch.Addr, ends bool) {
+func (l *likely) semaphore(who snapshot.WaitNode, sem arch.Addr, ends bool) {
 	class, err := l.p.Managed.Objects.Class(sem)
 	if err != nil || !class.Is(coreLib, permits.Semaphore) {
 		return
@@ -256,8 +256,9 @@ func (l *likely) semaphore(who snapshot.Party, sem arch.Addr, ends bool) {
 	if count, err := l.p.Managed.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
 		return // the waiter goes on soon
 	}
-	n := snapshot.Need{
-		Of: who, Kind: snapshot.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
+	n := snapshot.LikelyEdge{
+		Waiter: who, Kind: snapshot.SemaphoreLock, Object: uint64(sem), Type: class.Display,
+		Holders: l.holders[sem], Ends: ends,
 	}
 	for _, d := range l.known[sem] {
 		n.Elsewhere = max(n.Elsewhere, d.count-len(l.known[sem]))
@@ -266,21 +267,21 @@ func (l *likely) semaphore(who snapshot.Party, sem arch.Addr, ends bool) {
 }
 
 // need adds a wait edge. If there are more holders than are kept, the waiter does not count as stuck.
-func (l *likely) need(n snapshot.Need) {
-	if len(l.out.Needs) == maxNeeds {
+func (l *likely) need(n snapshot.LikelyEdge) {
+	if len(l.out.LikelyEdges) == maxNeeds {
 		return
 	}
-	if more := len(n.On) - maxNeeded; more > 0 {
-		n.On, n.Elsewhere = n.On[:maxNeeded], max(n.Elsewhere, more)
+	if more := len(n.Holders) - maxNeeded; more > 0 {
+		n.Holders, n.Elsewhere = n.Holders[:maxNeeded], max(n.Elsewhere, more)
 	}
 	for _, d := range l.known[arch.Addr(n.Object)] {
 		n.Field = cmp.Or(n.Field, d.field)
 	}
-	l.out.Needs = append(l.out.Needs, n)
+	l.out.LikelyEdges = append(l.out.LikelyEdges, n)
 }
 
 // completers are the holders that complete a task; none: others may complete the task, too.
-func (l *likely) completers(task arch.Addr) []snapshot.Party {
+func (l *likely) completers(task arch.Addr) []snapshot.WaitNode {
 	known := l.known[task]
 	for _, d := range known {
 		for _, m := range d.all {
@@ -296,7 +297,7 @@ func (l *likely) completers(task arch.Addr) []snapshot.Party {
 const maxTaskSteps = 8
 
 // task adds the wait edge to a task, or to another object that a method can await.
-func (l *likely) task(who snapshot.Party, obj arch.Addr, ends bool, depth int) {
+func (l *likely) task(who snapshot.WaitNode, obj arch.Addr, ends bool, depth int) {
 	if sem := l.t.Semaphores[obj]; sem != 0 {
 		l.semaphore(who, sem, ends)
 		return
@@ -305,10 +306,10 @@ func (l *likely) task(who snapshot.Party, obj arch.Addr, ends bool, depth int) {
 	if err != nil || depth == maxTaskSteps || l.ended(obj, class) {
 		return
 	}
-	need := snapshot.Need{Of: who, Kind: snapshot.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
+	need := snapshot.LikelyEdge{Waiter: who, Kind: snapshot.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
 	if threads := l.runs[obj]; len(threads) > 0 {
 		if who.Thread < 0 || len(threads) > 1 || threads[0] != who.Thread {
-			need.On = []snapshot.Party{snapshot.ThreadParty(threads[0])}
+			need.Holders = []snapshot.WaitNode{snapshot.ThreadNode(threads[0])}
 			l.need(need)
 		}
 		return
@@ -318,12 +319,12 @@ func (l *likely) task(who snapshot.Party, obj arch.Addr, ends bool, depth int) {
 		box = at
 	}
 	if at, ok := l.await(box); ok {
-		need.On = []snapshot.Party{snapshot.AwaitParty(at)}
+		need.Holders = []snapshot.WaitNode{snapshot.AwaitNode(at)}
 		l.need(need)
 		return
 	}
 	if list := l.completers(obj); len(list) > 0 {
-		need.Kind, need.On = snapshot.CompletionLock, list
+		need.Kind, need.Holders = snapshot.CompletionLock, list
 		l.need(need)
 		return
 	}
@@ -341,7 +342,7 @@ func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
 }
 
 // limited adds the wait edge of Task.WaitAsync, if its wait has no time limit.
-func (l *likely) limited(who snapshot.Party, obj arch.Addr, class *object.Class, depth int) {
+func (l *likely) limited(who snapshot.WaitNode, obj arch.Addr, class *object.Class, depth int) {
 	if _, timed := l.p.Reach(obj, class, "_timer"); timed {
 		return
 	}
@@ -352,7 +353,7 @@ func (l *likely) limited(who snapshot.Party, obj arch.Addr, class *object.Class,
 
 // fed adds the wait edges to the async methods whose end completes a task of the framework: all methods of WhenAll,
 // or the method of Unwrap or ContinueWith.
-func (l *likely) fed(need snapshot.Need) {
+func (l *likely) fed(need snapshot.LikelyEdge) {
 	class, err := l.p.Managed.Objects.Class(arch.Addr(need.Object))
 	if err != nil {
 		return
@@ -365,10 +366,10 @@ func (l *likely) fed(need snapshot.Need) {
 	}
 	for _, box := range l.feeds[arch.Addr(need.Object)] {
 		if at, ok := l.await(box); ok {
-			need.On = []snapshot.Party{snapshot.AwaitParty(at)}
+			need.Holders = []snapshot.WaitNode{snapshot.AwaitNode(at)}
 			l.need(need)
 		} else if threads := l.runs[box]; len(threads) > 0 {
-			need.On = []snapshot.Party{snapshot.ThreadParty(threads[0])}
+			need.Holders = []snapshot.WaitNode{snapshot.ThreadNode(threads[0])}
 			l.need(need)
 		}
 	}
@@ -395,7 +396,7 @@ func (l *likely) findFeeds() {
 func (l *likely) finish() {
 	g := l.out.WaitGraph()
 	wanted := map[int]bool{}
-	add := func(list []snapshot.Party) {
+	add := func(list []snapshot.WaitNode) {
 		for _, p := range list {
 			if p.Await >= 0 {
 				wanted[p.Await] = true

@@ -67,8 +67,8 @@ func (e *Evidence) fieldOf(object uint64) string {
 		}
 	}
 	if e.Likely != nil {
-		for i := range e.Likely.Needs {
-			if n := &e.Likely.Needs[i]; n.Kind == snapshot.SemaphoreLock && n.Object == object {
+		for i := range e.Likely.LikelyEdges {
+			if n := &e.Likely.LikelyEdges[i]; n.Kind == snapshot.SemaphoreLock && n.Object == object {
 				return n.Field
 			}
 		}

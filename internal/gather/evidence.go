@@ -38,7 +38,7 @@ type Evidence struct {
 	Rows      []heapwalk.Row       // how growing own objects are kept
 	Age       time.Duration        // of the process, at the last look at the heap; 0: not known
 
-	Likely       *snapshot.Snapshot // with snapshot.Snapshot.Needs; nil: not looked for, or none
+	Likely       *snapshot.Snapshot // with snapshot.Snapshot.LikelyEdges; nil: not looked for, or none
 	LikelyBefore *snapshot.Snapshot // likewise, some time before; nil: not looked for
 
 	Lost    []snapshot.Lost // permits without a holder for lostGap

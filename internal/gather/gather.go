@@ -308,7 +308,7 @@ func OfCore(ctx context.Context, p *clrsnap.Process) (*Evidence, error) {
 		return nil, root.Publish(err)
 	}
 	likely, err := p.SnapshotWaits(ctx, nil)
-	if err == nil && len(likely.Needs) > 0 {
+	if err == nil && len(likely.LikelyEdges) > 0 {
 		e.Likely = likely
 	}
 	e.Began = snap.CapturedAt

@@ -60,7 +60,7 @@ func (g *Gatherer) keepers(ctx context.Context) {
 	defer cancel()
 	for i := range growing[:min(len(growing), mostKeepers)] {
 		p := &growing[i]
-		path, count, err := heapwalk.Keeper(bounded, g.s, p.Pile)
+		path, count, err := heapwalk.PilePath(bounded, g.s, p.Pile)
 		if err != nil {
 			if ctx.Err() == nil {
 				g.Miss("What keeps the objects that pile up was not found out: %v.", err)

@@ -18,7 +18,7 @@ func (g *Gatherer) likely(ctx context.Context) {
 	}
 	g.progress("permits of semaphores")
 	first, err := g.p.SnapshotWaits(ctx, nil)
-	if err != nil || len(first.Needs)+len(first.Lost) == 0 {
+	if err != nil || len(first.LikelyEdges)+len(first.Lost) == 0 {
 		return
 	}
 	if len(first.Lost) > 0 && session.Sleep(ctx, LostGap) {
@@ -26,7 +26,7 @@ func (g *Gatherer) likely(ctx context.Context) {
 			g.Lost = g.unkept(ctx, StillLost(first.Lost, again.Lost))
 		}
 	}
-	if len(first.Needs) == 0 {
+	if len(first.LikelyEdges) == 0 {
 		return
 	}
 	g.Likely = first

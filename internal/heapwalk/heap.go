@@ -21,7 +21,7 @@ func Heap(ctx context.Context, p *session.Process, o Options) (*snapshot.Heap, e
 	if p.Walking {
 		return nil, session.NestedError(0)
 	}
-	o.Retained = o.Retained || o.Keepers
+	o.Retained = o.Retained || o.Dominators
 	h := newWalk(ctx, p, o)
 	p.Engine.Begin()
 	census, err := h.walk(ctx)
@@ -83,7 +83,7 @@ func (h *heapWalk) result(c *heap.Census) *snapshot.Heap {
 	if h.o.Retained {
 		roots := h.findRoots(c.Graph, false, out)
 		if retained = c.Graph.Retained(roots.sure, heap.RetainedOptions{
-			Last:     h.o.Roots == nil && !h.o.Graph && !h.o.Keepers,
+			Last:     h.o.Roots == nil && !h.o.Graph && !h.o.Dominators,
 			Progress: h.doing("what keeps what"), Stopped: h.Stopped,
 		}); retained == nil {
 			out.HasRetained, out.Partial = false, true
@@ -93,8 +93,8 @@ func (h *heapWalk) result(c *heap.Census) *snapshot.Heap {
 	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
 	}
-	if h.o.Keepers && retained != nil {
-		h.keepers(c, retained, out)
+	if h.o.Dominators && retained != nil {
+		h.dominators(c, retained, out)
 	}
 	if h.o.Graph {
 		h.objects(c.Graph, out)

@@ -288,10 +288,10 @@ func (h *pileWalk) result() []Pile {
 	return out
 }
 
-// Keeper returns the dominator of a large collection, or of the largest similar collection; nil: none of them was
-// found to be kept, or the heap cannot tell. count is the number of elements of that collection. Keeper holds the
+// PilePath returns the path that keeps a large collection, or the largest similar collection; nil: none of them was
+// found to be kept, or the heap cannot tell. count is the number of elements of that collection. PilePath holds the
 // references between all objects for a while: it takes the memory and the time of Options.Roots.
-func Keeper(ctx context.Context, p *session.Process, like Pile) (
+func PilePath(ctx context.Context, p *session.Process, like Pile) (
 	keeper *snapshot.HeapPath, count int, err error,
 ) {
 	if p.Runtime == nil {

@@ -83,8 +83,8 @@ func TestRecordedObjects(t *testing.T) {
 func TestRecordedRetained(t *testing.T) {
 	moments.Each(t, "heap", func(t *testing.T, m *recorded.Moment) {
 		h := moments.At[*snapshot.Heap](t, m, moments.Retained)
-		if h.Graph == nil || len(h.Keepers) == 0 || !h.HasRetained || len(h.RootsLack) > 0 {
-			t.Fatalf("graph %v, %d keepers, roots lack %q", h.Graph != nil, len(h.Keepers), h.RootsLack)
+		if h.Graph == nil || len(h.Dominators) == 0 || !h.HasRetained || len(h.RootsLack) > 0 {
+			t.Fatalf("graph %v, %d keepers, roots lack %q", h.Graph != nil, len(h.Dominators), h.RootsLack)
 		}
 		i := slices.IndexFunc(h.Types, func(x snapshot.HeapType) bool { return x.Name == "Shop.Listener" })
 		if i < 0 {

@@ -16,15 +16,15 @@ import (
 // same struct, explain the fields. For Roots and Graph each thread is stopped while the thread's stack is copied. While
 // all threads are stopped, MaxCPU is 1 at least.
 type Options struct {
-	Type                             *regexp.Regexp
-	MaxInstances, MaxStrings         int
-	Roots                            *regexp.Regexp
-	Retained, Graph, Owners, Keepers bool
-	MaxCPU                           float64
-	Stop                             bool
-	MaxPause                         time.Duration
-	Progress                         func(done, all uint64)
-	Doing                            func(what string, done float64)
+	Type                                *regexp.Regexp
+	MaxInstances, MaxStrings            int
+	Roots                               *regexp.Regexp
+	Retained, Graph, Owners, Dominators bool
+	MaxCPU                              float64
+	Stop                                bool
+	MaxPause                            time.Duration
+	Progress                            func(done, all uint64)
+	Doing                               func(what string, done float64)
 }
 
 // heapWalk is one call of Heap.

@@ -157,7 +157,7 @@ func Nodes(p *session.Process) (any, error) {
 
 // Retained finds what keeps what.
 func Retained(p *session.Process) (any, error) {
-	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Keepers: true, Graph: true})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Dominators: true, Graph: true})
 }
 
 // Roots finds the paths to objects of the program keepers.
@@ -180,7 +180,7 @@ func Piles(p *session.Process) (any, error) {
 	if err != nil || len(piles) == 0 {
 		return piles, err
 	}
-	keeper, count, err := heapwalk.Keeper(context.Background(), p, piles[0])
+	keeper, count, err := heapwalk.PilePath(context.Background(), p, piles[0])
 	return []any{piles, keeper, count}, err
 }
 

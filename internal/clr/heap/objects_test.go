@@ -517,8 +517,8 @@ func checkKept(t *testing.T, g *Graph) {
 		sum += o.Size
 		count++
 	}
-	of := KeeperOptions{Class: func(o Object, _ Generation) int32 { return int32(o.Table.Index) }, Stopped: goOn}
-	all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(of)
+	of := DominatorOptions{Class: func(o Object, _ Generation) int32 { return int32(o.Table.Index) }, Stopped: goOn}
+	all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Dominators(of)
 	if !ok || count != g.Len() || all[0].Retained != sum {
 		t.Errorf("%d of %d objects; %d of %d bytes are kept", count, g.Len(), all[0].Retained, sum)
 	}

@@ -73,15 +73,15 @@ func dominator(dominated [][]bool, of int) int {
 	return -1
 }
 
-// TestKeepers: objects are summed up by the labels of their dominators, in graphs of all densities. Objects of one of
-// three classes are passed over. The objects below a passed-over object or a root lie in slots.
-func TestKeepers(t *testing.T) {
+// TestDominatorTree: objects are summed up by the labels of their dominators, in graphs of all densities. Objects of
+// one of three classes are passed over. The objects below a passed-over object or a root lie in slots.
+func TestDominatorTree(t *testing.T) {
 	const passed, slot = 2, 100
 	rnd := rand.New(rand.NewSource(2))
 	for range 2000 {
 		edges := randomEdges(rnd)
 		g := madeGraph(edges)
-		got := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(KeeperOptions{
+		got := g.Retained(nil, RetainedOptions{Stopped: goOn}).Dominators(DominatorOptions{
 			Class: func(o Object, _ Generation) int32 {
 				n, _ := g.Number(o.Addr)
 				if n%3 == passed {
@@ -97,14 +97,14 @@ func TestKeepers(t *testing.T) {
 			},
 			Stopped: goOn,
 		})
-		if all, want := keeperPaths(got), wantedKeepers(edges, passed, slot); all != want {
+		if all, want := dominatorPaths(got), wantedDominators(edges, passed, slot); all != want {
 			t.Fatalf("%v:\n%s\nand not\n%s", edges, all, want)
 		}
 	}
 }
 
-// keeperPaths returns Keepers as text, a line for each.
-func keeperPaths(all []Keeper) string {
+// dominatorPaths returns Dominators as text, a line for each.
+func dominatorPaths(all []Dominator) string {
 	lines := map[string][3]uint64{}
 	paths := make([]string, len(all))
 	for i, k := range all {
@@ -116,8 +116,8 @@ func keeperPaths(all []Keeper) string {
 	return fmt.Sprint(lines)
 }
 
-// wantedKeepers returns the expected keeperPaths, found by leaving out one object after the other.
-func wantedKeepers(edges [][]int, passed, slot int) string {
+// wantedDominators returns the expected dominatorPaths, found by leaving out one object after the other.
+func wantedDominators(edges [][]int, passed, slot int) string {
 	dominated := make([][]bool, len(edges))
 	for y := range edges {
 		dominated[y] = make([]bool, len(edges))
@@ -165,25 +165,25 @@ func wantedKeepers(edges [][]int, passed, slot int) string {
 	return fmt.Sprint(lines)
 }
 
-// TestKeepersBounds: a way of many classes ends at the bound, and the rest counts for the last Keeper.
-func TestKeepersBounds(t *testing.T) {
+// TestDominatorTreeBounds: a way of many classes ends at the bound, and the rest counts for the last Dominator.
+func TestDominatorTreeBounds(t *testing.T) {
 	const n = 10_000
 	edges := make([][]int, n)
 	for i := range edges[:n-1] {
 		edges[i] = []int{i + 1}
 	}
 	g := madeGraph(edges)
-	all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(KeeperOptions{
+	all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Dominators(DominatorOptions{
 		Class: func(o Object, _ Generation) int32 {
 			at, _ := g.Number(o.Addr)
 			return int32(at)
 		},
 		Stopped: goOn,
 	})
-	if want := uint64(8 * n * (n + 1) / 2); len(all) != deepestKeepers+1 || all[0].Retained != want {
+	if want := uint64(8 * n * (n + 1) / 2); len(all) != deepestTree+1 || all[0].Retained != want {
 		t.Errorf("%d keepers, and %d bytes, not %d", len(all), all[0].Retained, want)
 	}
-	if last := all[len(all)-1]; last.Objects.Count != n-deepestKeepers+1 {
+	if last := all[len(all)-1]; last.Objects.Count != n-deepestTree+1 {
 		t.Errorf("the last has %d objects", last.Objects.Count)
 	}
 }

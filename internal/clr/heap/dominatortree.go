@@ -1,17 +1,17 @@
 package heap
 
-// Keeper sums up objects of one class whose immediate dominators belong to one parent Keeper. A tree of Keepers
-// shows, class by class, the dominators of the heap's memory. A row of objects of one class, such as a linked list,
-// is one Keeper.
-type Keeper struct {
-	Parent   int32 // index of an earlier Keeper; the first Keeper, which stands for everything, is its own parent
-	Label    int32 // see KeeperOptions
+// Dominator sums up objects of one class whose immediate dominators belong to one parent Dominator. A tree of
+// Dominators shows, class by class, the dominators of the heap's memory. A row of objects of one class, such as a
+// linked list, is one Dominator.
+type Dominator struct {
+	Parent   int32 // index of an earlier Dominator; the first Dominator, which stands for everything, is its own parent
+	Label    int32 // see DominatorOptions
 	Objects  Tally
 	Retained uint64 // bytes of Objects, and of all objects that Objects dominate
 }
 
-// KeeperOptions control the sums. Class is required.
-type KeeperOptions struct {
+// DominatorOptions control the sums. Class is required.
+type DominatorOptions struct {
 	// Class returns the label of an object's class, which is not negative; negative: pass over the object.
 	Class func(o Object, in Generation) int32
 	// Slot returns the label of the place between an object and its immediate dominator, if the dominator was passed
@@ -21,16 +21,16 @@ type KeeperOptions struct {
 	Stopped func() bool
 }
 
-// Bounds of a tree of Keepers. Objects beyond the bounds count for the Keeper above.
+// Bounds of a tree of Dominators. Objects beyond the bounds count for the Dominator above.
 const (
-	mostKeepers    = 1 << 19
-	deepestKeepers = 48
+	mostBranches = 1 << 19
+	deepestTree  = 48
 )
 
-// Keepers sums up the bytes that objects retain. nil: the search was stopped.
-func (r *Retained) Keepers(o KeeperOptions) []Keeper {
-	k := keepers{o: o, at: map[uint64]int32{}, all: []Keeper{{Label: -1}}, depth: []uint8{0}}
-	of := make([]int32, len(r.object)) // by vertex; a passed-over vertex has the Keeper above, as a complement
+// Dominators sums up the bytes that objects retain. nil: the search was stopped.
+func (r *Retained) Dominators(o DominatorOptions) []Dominator {
+	k := keepers{o: o, at: map[uint64]int32{}, all: []Dominator{{Label: -1}}, depth: []uint8{0}}
+	of := make([]int32, len(r.object)) // by vertex; a passed-over vertex has the Dominator above, as a complement
 	ask := asking{stopped: o.Stopped}
 	for v := 1; v < len(r.object) && !ask.end(); v++ {
 		n := int(r.object[v])
@@ -68,13 +68,13 @@ func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 
 // keepers builds the tree.
 type keepers struct {
-	o     KeeperOptions
-	all   []Keeper
+	o     DominatorOptions
+	all   []Dominator
 	depth []uint8
 	at    map[uint64]int32 // by parent and label
 }
 
-// below returns the Keeper of a label below another Keeper.
+// below returns the Dominator of a label below another Dominator.
 func (k *keepers) below(parent, label int32) int32 {
 	if k.all[parent].Label == label {
 		return parent
@@ -83,11 +83,11 @@ func (k *keepers) below(parent, label int32) int32 {
 	if n, ok := k.at[key]; ok {
 		return n
 	}
-	if len(k.all) >= mostKeepers || k.depth[parent] >= deepestKeepers {
+	if len(k.all) >= mostBranches || k.depth[parent] >= deepestTree {
 		return parent
 	}
 	n := int32(len(k.all))
-	k.all = append(k.all, Keeper{Parent: parent, Label: label})
+	k.all = append(k.all, Dominator{Parent: parent, Label: label})
 	k.depth = append(k.depth, k.depth[parent]+1)
 	k.at[key] = n
 	return n

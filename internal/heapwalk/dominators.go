@@ -5,17 +5,17 @@ import (
 	"clrsnap/snapshot"
 )
 
-// Bounds of the shown tree of Keepers.
+// Bounds of the shown tree of Dominators.
 const (
-	mostShownKeepers  = 20_000
-	leastKeptFraction = 20_000 // a Keeper retains at least this fraction of the heap: 1/20,000
+	mostShown         = 20_000
+	leastKeptFraction = 20_000 // a Dominator retains at least this fraction of the heap: 1/20,000
 )
 
-// keepers finds the dominators (Keepers) of the heap, type by type.
-func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *snapshot.Heap) {
+// dominators finds the dominators of the heap, type by type.
+func (h *heapWalk) dominators(c *heap.Census, of *heap.Retained, out *snapshot.Heap) {
 	labels, types := labelsOf(c.Tables, out.Types, h)
 	slots, sets := h.rootSlots(c.Graph, out.RootsMoved)
-	all := of.Keepers(heap.KeeperOptions{
+	all := of.Dominators(heap.DominatorOptions{
 		Class: func(o heap.Object, in heap.Generation) int32 {
 			if h.isStatics(o, in) {
 				return -1
@@ -34,7 +34,7 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *snapshot.Heap
 		out.Partial = true
 		return
 	}
-	out.Keepers = shownKeepers(all, types, sets)
+	out.Dominators = shownDominators(all, types, sets)
 }
 
 // labelsOf returns the indices of types, by MethodTable; -1: no object of the type was counted.
@@ -67,21 +67,21 @@ func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32,
 	return slots, sets
 }
 
-// shownKeepers returns the Keepers that keep most, each below its parent.
-func shownKeepers(all []heap.Keeper, types int32, sets []snapshot.HeapRootSet) []snapshot.HeapKeeper {
+// shownDominators returns the Dominators that keep most, each below its parent.
+func shownDominators(all []heap.Dominator, types int32, sets []snapshot.HeapRootSet) []snapshot.HeapDominator {
 	least := all[0].Retained/leastKeptFraction + 1
-	for atLeast(all, least) > mostShownKeepers {
+	for atLeast(all, least) > mostShown {
 		least *= 2
 	}
 	at := make([]int32, len(all))
-	var out []snapshot.HeapKeeper
+	var out []snapshot.HeapDominator
 	for i, k := range all {
 		at[i] = -1
 		if i > 0 && k.Retained < least {
-			continue // as are the Keepers below
+			continue // as are the Dominators below
 		}
 		at[i] = int32(len(out))
-		o := snapshot.HeapKeeper{
+		o := snapshot.HeapDominator{
 			Parent: at[k.Parent], Type: k.Label, Objects: snapshot.HeapAmount(k.Objects), Retained: k.Retained,
 		}
 		if k.Label >= types {
@@ -93,8 +93,8 @@ func shownKeepers(all []heap.Keeper, types int32, sets []snapshot.HeapRootSet) [
 	return out
 }
 
-// atLeast is the number of Keepers that retain at least so many bytes.
-func atLeast(all []heap.Keeper, bytes uint64) (n int) {
+// atLeast is the number of Dominators that retain at least so many bytes.
+func atLeast(all []heap.Dominator, bytes uint64) (n int) {
 	for i := range all {
 		if all[i].Retained >= bytes {
 			n++
