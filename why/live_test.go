@@ -41,18 +41,24 @@ var ailments = []ailment{
 	{"throws", profile.CauseExceptions, profile.Likely, "Shop.Busy.Parse", true},
 }
 
-// look looks at a program.
-func look(t *testing.T, a *testenv.App, o why.Options) *why.Report {
+// look looks at a program, again if there was no time to find out what keeps objects.
+func look(t *testing.T, a *testenv.App, o why.Options) (r *why.Report) {
 	t.Helper()
 	o.Process.Lines = true
 	o.Process.PackStacks = true // why ignores this option
-	r, err := why.Look(context.Background(), a.PID, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range r.Missing {
-		t.Log(m)
-	}
+	testenv.UntilSeen(t, func() (lacks string) {
+		var err error
+		if r, err = why.Look(context.Background(), a.PID, o); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range r.Missing {
+			t.Log(m)
+			if strings.Contains(m, "was not found out") {
+				lacks = m
+			}
+		}
+		return lacks
+	})
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/snapshot"
 )
@@ -14,11 +15,14 @@ import (
 // SourceField is the field that keeps a source.
 func SourceField(path *snapshot.HeapPath) string { return cmp.Or(OwnField(path), path.Beginning()) }
 
+// unkeptTasks says that the verdicts on waits for tasks, and on failed tasks, lack a part.
+const unkeptTasks = "What keeps the tasks that the program waits for was not found out: %v."
+
 // keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
 // the heap is quick to read.
 func (g *Gatherer) keptTasks(ctx context.Context) {
 	l, n := g.LastFlight(), len(g.Heaps)
-	if l == nil || n == 0 || g.Heaps[n-1].Duration > shortWalk {
+	if l == nil || n == 0 {
 		return
 	}
 	var failed []uint64
@@ -31,13 +35,20 @@ func (g *Gatherer) keptTasks(ctx context.Context) {
 	if len(l.Sources)+len(failed)+len(threads) == 0 {
 		return
 	}
+	if took := g.Heaps[n-1].Duration; took > shortWalk {
+		g.Miss(unkeptTasks, "a walk of the heap takes "+phrase.Seconds(took))
+		return
+	}
 	g.progress("what keeps tasks")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	sources, tasks, err := heapwalk.KeptBy(bounded, g.s, slices.Concat(l.Sources, slices.Collect(maps.Keys(threads))),
 		failed)
 	if err != nil {
-		return // nothing is said of keepers
+		if ctx.Err() == nil {
+			g.Miss(unkeptTasks, err)
+		}
+		return
 	}
 	g.KeptTasks, g.Sources = tasks, map[string]KeptSource{}
 	for wait, kept := range sources {
