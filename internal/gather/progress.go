@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
 	"clrsnap/internal/session"
 	"clrsnap/internal/tasks"
@@ -21,8 +22,15 @@ const shortWalk = 500 * time.Millisecond
 
 // inFlight notes the requests and async methods in flight before samples are taken, if that is quick.
 func (g *Gatherer) inFlight(ctx context.Context) {
-	if n := len(g.Heaps); !g.heapMissing && n > 0 && g.Heaps[n-1].Duration <= shortWalk {
-		_ = g.flight(ctx) // without this look, nobody says that anything stands still
+	const unseen = "Whether requests and async methods go on was not found out: %v."
+	n := len(g.Heaps)
+	if g.heapMissing || n == 0 {
+		return
+	}
+	if took := g.Heaps[n-1].Duration; took > shortWalk {
+		g.Miss(unseen, "a walk of the heap takes "+phrase.Seconds(took))
+	} else if err := g.flight(ctx); err != nil && ctx.Err() == nil {
+		g.Miss(unseen, err)
 	}
 }
 
@@ -35,17 +43,16 @@ func (g *Gatherer) inFlightAtEnd(ctx context.Context) {
 	err := g.flight(ctx)
 	if err != nil {
 		g.Flights = nil // the first look alone says nothing of the end
+		if ctx.Err() == nil {
+			g.Miss("What requests and async methods wait for was not found out: %v.", err)
+		}
 	}
 	g.readers()
 	if n := len(g.Flights); n > 1 {
 		m := &g.MethodsEnded
 		m.Count, m.Exact, m.Known = tasks.MethodsEnded(g.s, g.Flights[0].Methods, g.Flights[n-1].Methods)
 	}
-	if !slices.ContainsFunc(g.Sockets, func(s Socket) bool { return s.Unanswered() }) {
-		return
-	}
-	if err != nil {
-		g.Miss("Async methods that wait were not looked at: %v.", err)
+	if err != nil || !slices.ContainsFunc(g.Sockets, func(s Socket) bool { return s.Unanswered() }) {
 		return
 	}
 	l := g.LastFlight()
