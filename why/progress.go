@@ -100,26 +100,6 @@ func joined(list []standing) (out []standing) {
 	return out
 }
 
-// stoodStill counts the async methods that have been in one wait since the first look, by the key of their chain.
-func stoodStill(before, after *gather.FlightLook) map[uint64]int {
-	out := map[uint64]int{}
-	for object, wait := range before.Waiting {
-		if after.Waiting[object] == wait {
-			out[wait.Key]++
-		}
-	}
-	return out
-}
-
-// waitsAt counts the async methods that waited at a look, by the key of their chain.
-func waitsAt(l *gather.FlightLook) map[uint64]int {
-	out := map[uint64]int{}
-	for _, wait := range l.Waiting {
-		out[wait.Key]++
-	}
-	return out
-}
-
 // old reports whether no client waits so long for news.
 func (s *standing) old(at time.Time) bool {
 	return !s.oldest.IsZero() && at.Sub(s.oldest) >= longServed
@@ -131,7 +111,7 @@ const manyMethods = 10
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come. The
 // methods that wait for room in a channel need not become more if the channel's reader has ended with an exception.
 func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
-	stood, was := stoodStill(before, after), waitsAt(before)
+	stood, was := gather.StoodStill(before, after), gather.WaitsOf(before)
 	most := 0
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]

@@ -69,7 +69,7 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	if !ok {
 		return nil
 	}
-	stood := stoodStill(before, after)
+	stood := gather.StoodStill(before, after)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||

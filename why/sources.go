@@ -71,7 +71,7 @@ func (e *evidence) waitsIn(c *completer) string {
 		return e.blockedFor(c.thread)
 	}
 	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != snapshot.AwaitsCompletion || len(c.chain.Frames) == 0 ||
-		stoodStill(&e.Flights[0], e.LastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
+		gather.StoodStill(&e.Flights[0], e.LastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
 		return ""
 	}
 	if s := e.Sources[c.chain.Frames[0].Display]; s.Path != nil && s.Missing == 0 {
@@ -271,7 +271,7 @@ func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*s
 		}
 		return out[method]
 	}
-	stood := stoodStill(before, after)
+	stood := gather.StoodStill(before, after)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if w := c.WaitsFor; w == nil || w.Kind != snapshot.AwaitsCompletion || gather.OwnFrame(c.Frames) == nil {

@@ -39,7 +39,7 @@ func (e *evidence) standstill(found []profile.Verdict) []profile.Verdict {
 		func(v profile.Verdict) bool { return slices.Contains(amongCauses, v.Cause) }) {
 		return nil
 	}
-	stood := stoodStill(before, after)
+	stood := gather.StoodStill(before, after)
 	list := append(e.standingGroups(stood), e.standingMethods(stood)...)
 	slices.SortStableFunc(list, func(a, b *standstill) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(b.methods, a.methods))
@@ -221,9 +221,13 @@ func (e *evidence) standstillVerdict(s *standstill, c profile.Certainty) profile
 	if len(s.threads)+s.methods > 1 {
 		gone = "none has gone on"
 	}
+	over := e.Span() // of the threads
+	if s.methods > 0 {
+		over = e.LastFlight().At - e.Flights[0].At
+	}
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: c,
-		Text: fmt.Sprintf("%s, in %s, and %s in %s.", who, in, gone, phrase.Seconds(e.Span())),
+		Text: fmt.Sprintf("%s, in %s, and %s in %s.", who, in, gone, phrase.Seconds(over)),
 		Evidence: []profile.Evidence{
 			{Text: "One of the waits:", Frames: s.frames, Threads: s.threads},
 		},

@@ -27,11 +27,31 @@ func (g *Gatherer) inFlight(ctx context.Context) {
 	if g.heapMissing || n == 0 {
 		return
 	}
+	g.progress("requests and async methods")
 	if took := g.Heaps[n-1].Duration; took > shortWalk {
 		g.Miss(unseen, "a walk of the heap takes "+phrase.Seconds(took))
 	} else if err := g.flight(ctx); err != nil && ctx.Err() == nil {
 		g.Miss(unseen, err)
 	}
+}
+
+// movedLook is how long after the look at the end another look follows, if the collector has moved objects.
+const movedLook = time.Second
+
+// moved reports whether the collector has moved the objects of waits, most likely: there are as many waits of a chain as
+// before, but none is known. A wait is known by the addresses of its objects.
+func moved(before, after *FlightLook) bool {
+	const few = 10 // waits that may be as many by chance
+	was, is := WaitsOf(before), WaitsOf(after)
+	if len(StoodStill(before, after)) > 0 {
+		return false
+	}
+	for key, n := range was {
+		if n >= few && is[key] == n {
+			return true
+		}
+	}
+	return false
 }
 
 // inFlightAtEnd notes the requests and async methods in flight at the end. Where connections wait for an answer, the
@@ -40,12 +60,17 @@ func (g *Gatherer) inFlightAtEnd(ctx context.Context) {
 	if g.heapMissing {
 		return
 	}
+	g.progress("requests and async methods")
 	err := g.flight(ctx)
 	if err != nil {
 		g.Flights = nil // the first look alone says nothing of the end
 		if ctx.Err() == nil {
 			g.Miss("What requests and async methods wait for was not found out: %v.", err)
 		}
+	}
+	if n := len(g.Flights); n > 1 && moved(&g.Flights[0], &g.Flights[n-1]) && session.Sleep(ctx, movedLook) &&
+		g.flight(ctx) == nil {
+		g.Flights = g.Flights[n-1:]
 	}
 	g.readers()
 	if n := len(g.Flights); n > 1 {
@@ -78,7 +103,6 @@ func (g *Gatherer) readers() {
 
 // flight walks the heap for requests and for async methods.
 func (g *Gatherer) flight(ctx context.Context) error {
-	g.progress("requests and async methods")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	at := time.Since(g.start)
@@ -161,6 +185,26 @@ func servingOf(l *FlightLook) map[string]int {
 	for _, r := range l.RequestsNow() {
 		connection, _, _ := strings.Cut(r.ID, ":")
 		out[connection]++
+	}
+	return out
+}
+
+// StoodStill counts the async methods that have been in one wait since the first look, by the key of their chain.
+func StoodStill(before, after *FlightLook) map[uint64]int {
+	out := map[uint64]int{}
+	for object, wait := range before.Waiting {
+		if after.Waiting[object] == wait {
+			out[wait.Key]++
+		}
+	}
+	return out
+}
+
+// WaitsOf counts the async methods that waited at a look, by the key of their chain.
+func WaitsOf(l *FlightLook) map[uint64]int {
+	out := map[uint64]int{}
+	for _, wait := range l.Waiting {
+		out[wait.Key]++
 	}
 	return out
 }

@@ -50,6 +50,9 @@ func (g *Gatherer) keptTasks(ctx context.Context) {
 		}
 		return
 	}
+	if len(sources) == 0 && len(l.Sources) > 0 {
+		g.Miss(unkeptTasks, "the waits have ended, or the collector has moved the objects")
+	}
 	g.KeptTasks, g.Sources = tasks, map[string]KeptSource{}
 	for wait, kept := range sources {
 		s := g.Sources[wait.Method]
