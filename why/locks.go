@@ -23,19 +23,24 @@ const (
 
 // convoy is a lock with waiters.
 type convoy struct {
-	kind    snapshot.LockKind
-	typ     string
-	field   string       // the field with the lock, if known
-	of      string       // as in snapshot.Wait
-	waiters []int        // of the type's most wanted lock, by look
-	busy    []int        // busy threads, by look
-	in      gather.Tally // own methods in which threads wait
-	example *snapshot.Thread
-	object  uint64
-	holders []*snapshot.Thread // in looks with a holder
-	threads []snapshot.ThreadRef
-	stuck   []snapshot.ThreadRef // threads that have waited the whole time and have not moved
+	kind     snapshot.LockKind
+	typ      string
+	field    string       // the field with the lock, if known
+	of       string       // as in snapshot.Wait
+	waiters  []int        // of the type's most wanted lock, by look
+	busy     []int        // busy threads, by look
+	in       gather.Tally // own methods in which threads wait
+	example  *snapshot.Thread
+	object   uint64
+	holders  []*snapshot.Thread // in looks with a holder
+	threads  []snapshot.ThreadRef
+	stuck    []snapshot.ThreadRef // threads that have waited the whole time and have not moved
+	standing bool                 // neither has the holder moved, which does not wait for work in turn
 }
+
+// stands reports whether threads have waited for the lock all the time: several threads, or one behind a holder that
+// has not moved either.
+func (c *convoy) stands() bool { return len(c.stuck) >= fewWaiters || len(c.stuck) > 0 && c.standing }
 
 // judgeLocks looks for a lock that many threads wait for most of the time, or that a few threads wait for all the
 // time.
@@ -46,7 +51,7 @@ func judgeLocks(e *evidence) []profile.Verdict {
 	waiting, known := e.waitingForLocks()
 	var worst *convoy
 	for _, c := range e.convoys() {
-		if (c.harmful(waiting) || len(c.stuck) >= fewWaiters) &&
+		if (c.harmful(waiting) || c.stands()) &&
 			(worst == nil || mean(c.waiters) > mean(worst.waiters)) {
 			worst = c
 		}
@@ -54,7 +59,7 @@ func judgeLocks(e *evidence) []profile.Verdict {
 	if worst == nil {
 		return nil
 	}
-	if known && waiting < manyWaiters/2 && len(worst.stuck) < fewWaiters {
+	if known && waiting < manyWaiters/2 && !worst.stands() {
 		return nil // the looks found a rare state
 	}
 	return []profile.Verdict{worst.verdict(e, waiting, known)}
@@ -109,6 +114,10 @@ func (c *convoy) findStuck(threads []gather.Watched) {
 			c.stuck = append(c.stuck, t)
 		}
 	}
+	c.standing = len(c.holders) > 0 && !c.takesTurns() && slices.ContainsFunc(threads, func(w gather.Watched) bool {
+		return w.Unmoved && w.Last().OSThreadID == c.holders[len(c.holders)-1].OSThreadID &&
+			w.Last().Wait.Kind != snapshot.ThreadSleep && w.Last().Wait.Timeout <= 0
+	})
 }
 
 // add adds a look's state of the lock. Of several locks of one type the lock with the most waiters counts.
@@ -197,8 +206,8 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 			fmt.Sprintf("clrsnap record %s --event contention", e.Again())},
 	}
 	if n := len(c.stuck); !c.harmful(waiting) {
-		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, %s, and no thread has got it.",
-			phrase.ThreadsOf(n), lock, phrase.Seconds(e.Whole()), place)
+		v.Text = fmt.Sprintf("%s %s waited for %s for the whole look of %s, %s, and no thread has got it.",
+			phrase.ThreadsOf(n), phrase.Verb(n, "has", "have"), lock, phrase.Seconds(e.Whole()), place)
 	}
 	v.Text += c.ofTimers(e)
 	v.Evidence = append(v.Evidence, profile.Evidence{
@@ -215,7 +224,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	switch seen := c.addHolder(e, &v); {
 	case !seen:
 		c.addInside(e, in, &v)
-	case c.takesTurns():
+	case c.takesTurns(), !c.harmful(waiting) && len(c.stuck) < fewWaiters:
 		v.Certainty = profile.Possible
 	case known && waiting >= manyWaiters:
 		v.Certainty = profile.Certain

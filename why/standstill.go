@@ -22,7 +22,8 @@ type standstill struct {
 	example *snapshot.Thread
 	threads []snapshot.ThreadRef
 	methods int    // async methods, if there are no threads
-	source  string // the method that waits for a TaskCompletionSource; "": threads wait for one another
+	thing   string // that the methods wait for
+	source  string // the method that waits for a TaskCompletionSource; "": a wait for one another, or for room
 }
 
 // amongCauses are the causes of which a standstill may be a consequence.
@@ -117,12 +118,24 @@ func standsForSource(c *snapshot.TaskChain, stood map[uint64]int) bool {
 		len(c.Frames) > 0 && c.Frames[0].Origin() == snapshot.OfUser && stood[tasks.ChainKey(c)] >= c.Count
 }
 
-// standingMethods are the async methods that have waited for TaskCompletionSources since the first look, each for a
-// source of its own: a source for all is a gate, which a signal may open.
+// standsForRoom reports whether a method of the program waits for room in a channel or in a pipe, and has waited since
+// the first look.
+func standsForRoom(c *snapshot.TaskChain, stood map[uint64]int) bool {
+	return c.State == snapshot.TaskWaiting && c.WaitsFor != nil && c.WaitsFor.Kind != snapshot.AwaitsSemaphore &&
+		gather.QueuedFor(c.WaitsFor) != "" && gather.OwnFrame(c.Frames) != nil && stood[tasks.ChainKey(c)] >= c.Count
+}
+
+// standingMethods are the async methods that have waited since the first look: for room, or for TaskCompletionSources,
+// each for a source of its own. A source for all is a gate, which a signal may open.
 func (e *evidence) standingMethods(stood map[uint64]int) (out []*standstill) {
 	for i := range e.LastFlight().Tasks.Chains {
-		if c := &e.LastFlight().Tasks.Chains[i]; standsForSource(c, stood) && c.WaitsFor.Object == 0 {
-			out = append(out, &standstill{frames: c.Frames, methods: c.Count, source: c.Frames[0].Display})
+		switch c := &e.LastFlight().Tasks.Chains[i]; {
+		case standsForRoom(c, stood):
+			out = append(out, &standstill{frames: c.Frames, methods: c.Count, thing: gather.QueuedFor(c.WaitsFor)})
+		case standsForSource(c, stood) && c.WaitsFor.Object == 0:
+			out = append(out, &standstill{
+				frames: c.Frames, methods: c.Count, thing: "a TaskCompletionSource", source: c.Frames[0].Display,
+			})
 		}
 	}
 	return out
@@ -133,7 +146,7 @@ func (e *evidence) standstillCertainty(
 	s *standstill, stood map[uint64]int, still map[int]bool,
 ) profile.Certainty {
 	n := len(s.threads) + s.methods
-	if s.source != "" && (n < manyMethods || e.sourceEnds(s.source) == endsLater) {
+	if s.source != "" && (n < manyMethods || e.sourceEnds(s.source) == endsLater) || s.source == "" && s.methods == 1 {
 		return ""
 	}
 	related, others := e.movers(s, stood, still)
@@ -175,6 +188,9 @@ func (e *evidence) movers(s *standstill, stood map[uint64]int, still map[int]boo
 	flight := e.LastFlight().Tasks
 	for i := range flight.Chains {
 		c := &flight.Chains[i]
+		if standsForRoom(c, stood) {
+			continue
+		}
 		related = related || s.source == "" && of(c.Frames)
 		if !standsForSource(c, stood) && !(c.State == snapshot.TaskWaiting && c.WaitsFor != nil &&
 			c.WaitsFor.Kind == snapshot.AwaitsMethod) && !awaitsWork(c.WaitsFor) {
@@ -210,7 +226,7 @@ func forOtherCode(w *snapshot.Wait) bool {
 
 func (e *evidence) standstillVerdict(s *standstill, c profile.Certainty) profile.Verdict {
 	in := phrase.Method(gather.OwnFrame(s.frames))
-	who := phrase.Counted(s.methods, "async method waits", "async methods wait") + " for a TaskCompletionSource"
+	who := phrase.Counted(s.methods, "async method waits", "async methods wait") + " for " + s.thing
 	if n := len(s.threads); n == 1 {
 		who = fmt.Sprintf("%s %s", phrase.ThreadName(s.threads[0]), phrase.Doing(s.example))
 	} else if n > 1 {

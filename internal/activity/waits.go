@@ -126,8 +126,8 @@ func waitingChains(e *gather.Evidence, chains []snapshot.TaskChain) (out []profi
 		switch w := c.WaitsFor; {
 		case w.Target != "":
 			thing = w.Target
-		case gather.QueuedFor(w) == gather.FullChannel:
-			thing = gather.FullChannel
+		case w.Kind != snapshot.AwaitsSemaphore && gather.QueuedFor(w) != "":
+			thing = gather.QueuedFor(w)
 		}
 		key := thing + " " + own.Module + "!" + own.Method
 		g := groups[key]

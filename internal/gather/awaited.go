@@ -16,9 +16,13 @@ func QueuedFor(w *snapshot.Awaited) string {
 		return "a permit of a SemaphoreSlim"
 	case w.Kind == snapshot.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
 		return FullChannel
+	case w.Kind == snapshot.AwaitsPipe && strings.HasSuffix(w.Type, "PipeWriter"):
+		return fullPipe
 	}
 	return ""
 }
+
+const fullPipe = "room in a pipe, which is full"
 
 // FullChannel is the thing that a writer of a full channel queues for.
 const FullChannel = "room in a channel, which is full"

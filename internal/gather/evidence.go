@@ -26,17 +26,18 @@ type Evidence struct {
 	Stops   int           // of threads
 	CPUs    int           // of the machine
 
-	Looks     []Look
-	Moments   []Moment             // of the whole process; at least two for a running process
-	Anonymous []Amount             // memory of no file, over the whole time
-	Samples   *profile.Recording   // nil: no samples
-	Sockets   []Socket             // of the process; nil: not known
-	Chains    []snapshot.TaskChain // async methods that wait; nil: not looked for
-	Web       *snapshot.Requests   // requests and calls of HttpClient; nil: not looked for
-	Heaps     []HeapLook           // at the beginning and at the end; nil: not known
-	Kept      []KeptPile           // the known paths to growing collections
-	Rows      []heapwalk.Row       // how growing own objects are kept
-	Age       time.Duration        // of the process, at the last look at the heap; 0: not known
+	Looks      []Look
+	Moments    []Moment             // of the whole process; at least two for a running process
+	Anonymous  []Amount             // memory of no file, over the whole time
+	Samples    *profile.Recording   // nil: no samples
+	Sockets    []Socket             // of the process; nil: not known
+	Unaccepted []Unaccepted         // by the address at which the process listens
+	Chains     []snapshot.TaskChain // async methods that wait; nil: not looked for
+	Web        *snapshot.Requests   // requests and calls of HttpClient; nil: not looked for
+	Heaps      []HeapLook           // at the beginning and at the end; nil: not known
+	Kept       []KeptPile           // the known paths to growing collections
+	Rows       []heapwalk.Row       // how growing own objects are kept
+	Age        time.Duration        // of the process, at the last look at the heap; 0: not known
 
 	Likely       *snapshot.Snapshot // with snapshot.Snapshot.LikelyEdges; nil: not looked for, or none
 	LikelyBefore *snapshot.Snapshot // likewise, some time before; nil: not looked for
@@ -99,6 +100,14 @@ type Socket struct {
 	Received      time.Duration // time since the last receipt, or since the connection was made
 	heard         bool          // something was received
 	Own           bool          // this process listens at the other end
+}
+
+// Unaccepted is connections to the process that the process has not accepted: the kernel keeps the connections in a
+// queue.
+type Unaccepted struct {
+	Local  string        // the address at which the process listens
+	Count  int           // of connections
+	Oldest time.Duration // at least so long the oldest connection has waited; its client may have sent more meanwhile
 }
 
 // methodsEnded is how many async methods have ended between the looks at what was in flight.

@@ -1,8 +1,10 @@
 package gather
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/procfs"
@@ -22,6 +24,7 @@ func (g *Gatherer) connections() {
 	}
 	all, _ := g.dir.Connections() // without all, listening sockets are not known
 	listens := listeners(all, own)
+	g.Unaccepted = unaccepted(list, listens)
 	for i := range list {
 		c := &list[i]
 		if !own[c.Inode] {
@@ -37,6 +40,29 @@ func (g *Gatherer) connections() {
 		}
 		g.Sockets = append(g.Sockets, s)
 	}
+}
+
+// unaccepted counts the connections that nobody has accepted, by address.
+func unaccepted(list []sockdiag.Connection, listens listening) []Unaccepted {
+	by := map[netip.AddrPort]*Unaccepted{}
+	for i := range list {
+		c := &list[i]
+		if c.Inode != 0 || c.Connecting || !listens.has(c.Local) {
+			continue
+		}
+		u := by[c.Local]
+		if u == nil {
+			u = &Unaccepted{Local: c.Local.String()}
+			by[c.Local] = u
+		}
+		u.Count, u.Oldest = u.Count+1, max(u.Oldest, c.Received)
+	}
+	var out []Unaccepted
+	for _, u := range by {
+		out = append(out, *u)
+	}
+	slices.SortFunc(out, func(a, b Unaccepted) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Local, b.Local)) })
+	return out
 }
 
 // ownSockets are the inodes of the process's sockets.

@@ -18,7 +18,7 @@ import (
 
 // Connection is a connected TCP socket, or a TCP socket that is about to be connected.
 type Connection struct {
-	Inode         uint64
+	Inode         uint64 // 0: no program has accepted the connection yet
 	Local, Remote netip.AddrPort
 	Connecting    bool          // the other end has not answered yet
 	Sent          time.Duration // since the last byte was sent
@@ -188,7 +188,7 @@ func parseMessage(b []byte) (c Connection, ok bool) {
 			c.Heard = len(value) < bytesReceived+8 || binary.NativeEndian.Uint64(value[bytesReceived:]) != 0
 		}
 	})
-	return c, whole && ok && c.Inode != 0
+	return c, whole && ok
 }
 
 // eachAttribute calls a function with each attribute of a message. The result is false if the attributes are malformed.
