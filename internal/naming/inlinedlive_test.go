@@ -48,12 +48,12 @@ func testInlined(t *testing.T, runtime string) {
 			list := filepath.Join(t.TempDir(), "inlinings")
 			env := append(livetest.WatchInlinings(t, runtime, list), recorded)
 			a := testenv.Start(t, "inlined", testenv.Options{Runtime: runtime, Env: env})
-			checkInlined(t, a, list, recorded != "")
+			checkInlined(t, a, runtime, list, recorded != "")
 		})
 	}
 }
 
-func checkInlined(t *testing.T, a *testenv.App, list string, recorded bool) {
+func checkInlined(t *testing.T, a *testenv.App, runtime, list string, recorded bool) {
 	p := livetest.Open(t, a, clrsnap.Options{Inlined: true, Lines: true})
 	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
@@ -84,8 +84,10 @@ func checkInlined(t *testing.T, a *testenv.App, list string, recorded bool) {
 			if !events[livetest.Inlining{Root: th.Frames[root].Method, Inlinee: f.Method}] {
 				t.Errorf("%s: the JIT does not say that it has inlined %s", name, f.Method)
 			}
-			certain := f.Method != "Inlined.Small.Both" || recorded // the frame is of either of two calls
-			if line := f.Line != nil && filepath.Base(f.Line.File) == "Program.cs"; line != certain {
+			line := f.Line != nil && filepath.Base(f.Line.File) == "Program.cs"
+			switch either := f.Method == "Inlined.Small.Both"; { // the frame is of either of two calls
+			case either && recorded && runtime == testenv.NewestRuntime: // the record may be uninitialised memory
+			case line != (!either || recorded):
 				t.Errorf("%s: %s has line %+v", name, f.Method, f.Line)
 			}
 		}

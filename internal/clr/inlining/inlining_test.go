@@ -147,9 +147,22 @@ func TestRecordedPaths(t *testing.T) {
 		t.Errorf("paths %v and %v", a, b)
 	}
 	nodes := []*node{fake(1, ""), fake(2, ""), fake(3, ""), fake(4, "")}
-	want := []Frame{{Definition: nodes[2].def, IL: 5, HasIL: true}, {Definition: nodes[1].def}}
-	if got := frames(tree, nodes, path(tree, 1)); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+	call := func(at uint32) site { return site{at: at, exact: nodes[1].def} }
+	for _, tt := range []struct {
+		sites []site // of the calling method
+		at    uint32
+		has   bool
+	}{
+		{[]site{call(5), call(9)}, 5, true}, // the recorded place
+		{[]site{call(2), call(9)}, 5, false},
+		{[]site{call(2)}, 2, true}, // the only call
+		{nil, 5, false},
+	} {
+		nodes[2].il = tt.sites
+		want := []Frame{{Definition: nodes[2].def, IL: tt.at, HasIL: tt.has}, {Definition: nodes[1].def}}
+		if got := frames(tree, nodes, path(tree, 1)); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }
 

@@ -70,6 +70,15 @@ func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
 	return at, ok
 }
 
+// callAt returns the place of the call in n's IL that was inlined: the only call that can call callee, or the recorded
+// one. The compiler of .NET 11 records uninitialised memory for some inlined methods; false: such a place.
+func (n *node) callAt(callee *node, recorded uint32) (at uint32, ok bool) {
+	if at, ok = n.onlyCall(callee); ok {
+		return at, true
+	}
+	return recorded, slices.ContainsFunc(n.il, func(s site) bool { return s.at == recorded && s.may(callee) })
+}
+
 // calls reports whether IL of n can call callee.
 func (n *node) calls(callee *node) bool {
 	return !n.known || slices.ContainsFunc(n.il, func(s site) bool { return s.may(callee) })
@@ -100,8 +109,7 @@ func frames(t *ilmap.Tree, nodes []*node, path []int) []Frame {
 	for k, i := range path {
 		f := Frame{Definition: nodes[i].def, Desc: t.Nodes[i].Method}
 		if k+1 < len(path) {
-			f.IL = t.Nodes[path[k+1]].IL
-			f.HasIL = f.IL < ilmap.Epilog
+			f.IL, f.HasIL = nodes[i].callAt(nodes[path[k+1]], t.Nodes[path[k+1]].IL)
 		}
 		out = append(out, f)
 	}
