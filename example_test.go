@@ -1,7 +1,6 @@
 package clrsnap_test
 
 import (
-	"clrsnap/snapshot"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/snapshot"
 )
 
 // Every thread's managed methods, leaf first.

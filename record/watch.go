@@ -1,9 +1,9 @@
 package record
 
 import (
-	"clrsnap"
 	"time"
 
+	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/session"

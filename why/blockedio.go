@@ -96,7 +96,7 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 	}
 	e.waitingMethods(&v, func(ch *snapshot.TaskChain) bool {
 		own := gather.OwnFrame(ch.Frames)
-		return gather.QueuedFor(ch.WaitsFor) != "" && own != nil && types[outerType(own.Method)]
+		return gather.QueuedFor(ch.WaitsFor) != "" && own != nil && types[gather.OuterType(own.Method)]
 	})
 	return v
 }
@@ -128,12 +128,12 @@ func queuesFor(t *snapshot.Thread, types map[string]bool) bool {
 	default:
 		return false // an event may be anything, the end of the program for example
 	}
-	if !strings.Contains(w.Field, " ") && types[outerType(w.Field)] {
+	if !strings.Contains(w.Field, " ") && types[gather.OuterType(w.Field)] {
 		return true
 	}
 	for i := range t.Frames {
 		if f := &t.Frames[i]; f.Kind == snapshot.Managed && !waitsItself(f) {
-			return types[outerType(f.Method)]
+			return types[gather.OuterType(f.Method)]
 		}
 	}
 	return false
@@ -153,28 +153,11 @@ func typesOf(frames []snapshot.Frame) map[string]bool {
 		case f.Kind != snapshot.Managed || waitsItself(f) || f.Module == "System.Console":
 		case f.Origin() == snapshot.OfFramework && strings.HasPrefix(f.Module, "System."):
 		default:
-			out[outerType(f.Method)] = true
+			out[gather.OuterType(f.Method)] = true
 		}
 	}
 	delete(out, "")
 	return out
-}
-
-// outerType is the type of a member's name, without the types inside: "Shop.Log" of "Shop.Log+<>c.<Run>b__0".
-func outerType(member string) string {
-	if outer, _, nested := strings.Cut(member, "+"); nested {
-		return outer
-	}
-	owner, _, _ := cutLast(strings.TrimSuffix(member, ".ctor"), ".")
-	return owner
-}
-
-// cutLast cuts a text at the last separator.
-func cutLast(s, sep string) (before, after string, ok bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 func callVerdict(c *gather.BlockedCall, e *evidence, behind *blockedBehind) profile.Verdict {
@@ -263,7 +246,8 @@ func (v *blockedBehind) text(c *gather.BlockedCall) string {
 	if v.queue+v.methods > 0 {
 		likely = " most likely"
 	}
-	return fmt.Sprintf(" %s%s %s for %s, directly or not.", who, likely, phrase.Verb(v.count(), "waits", "wait"), c.Caller())
+	return fmt.Sprintf(" %s%s %s for %s, directly or not.", who, likely, phrase.Verb(v.count(), "waits", "wait"),
+		c.Caller())
 }
 
 func (v *blockedBehind) evidence() (out []profile.Evidence) {

@@ -73,7 +73,7 @@ func TestOuterType(t *testing.T) {
 		"Shop.Log.Write": "Shop.Log", "Shop.Log+<>c.<Run>b__0": "Shop.Log", "Shop.Log..ctor": "Shop.Log",
 		"Main": "Main", "": "", "Shop.Log._queue": "Shop.Log",
 	} {
-		if got := outerType(member); got != want {
+		if got := gather.OuterType(member); got != want {
 			t.Errorf("%q: %q", member, got)
 		}
 	}

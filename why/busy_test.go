@@ -879,7 +879,8 @@ func TestAgentsMemory(t *testing.T) {
 			Memory: &snapshot.Memory{Native: 120 << 20, Files: 3 << 20, Managed: 2 << 20},
 		}},
 	}
-	if got, want := *activity.Of(&e.Evidence).MemoryGrown, (snapshot.Memory{Native: 20 << 20, Managed: 2 << 20}); got != want {
+	want := snapshot.Memory{Native: 20 << 20, Managed: 2 << 20}
+	if got := *activity.Of(&e.Evidence).MemoryGrown; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -106,7 +106,7 @@ func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *snap
 		own := gather.OwnFrame(t.Frames)
 		switch {
 		case own == nil || gather.Resting(t) || kindOf(t) == string(snapshot.CollectionAdd):
-		case q.types[outerType(own.Method)]:
+		case q.types[gather.OuterType(own.Method)]:
 			return t
 		case found == nil && (t.Wait == nil || !unmoved[t.OSThreadID] || !waitsForOthers(t.Wait)):
 			found = t

@@ -108,14 +108,14 @@ func fewMethods(n int) string {
 // addFailed tells of the failed tasks whose methods belong to the classes on the way to a collection: such a method may
 // have taken elements out of the collection.
 func (e *evidence) addFailed(v *profile.Verdict, path *snapshot.HeapPath) {
-	l, types := e.LastFlight(), ownTypes(path)
+	l, types := e.LastFlight(), gather.OwnTypes(path)
 	if l == nil {
 		return
 	}
 	told := 0
 	for i := range l.Tasks.Faults {
 		f := &l.Tasks.Faults[i]
-		if f.Method == "" || !memberOf(types, f.Method) || told == maxReaders {
+		if f.Method == "" || !gather.MemberOf(types, f.Method) || told == maxReaders {
 			continue
 		}
 		if told++; told == 1 {

@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/clr/threadpool"
@@ -69,7 +70,49 @@ func judgePool(e *evidence) []profile.Verdict {
 	if v := judgeStarvation(e); v != nil {
 		return v
 	}
-	return judgeSyncOverAsync(e)
+	if v := judgeSyncOverAsync(e); v != nil {
+		return v
+	}
+	return judgeTimerCallbacks(e)
+}
+
+// judgeTimerCallbacks looks for callbacks of timers that take the workers of the pool: a timer calls again, whether the
+// last callback has ended or not.
+func judgeTimerCallbacks(e *evidence) []profile.Verdict {
+	ofTimer := func(t *snapshot.Thread) bool {
+		return t.Role == gather.WorkerRole && gather.Blocked(t) && slices.ContainsFunc(t.Frames,
+			func(f snapshot.Frame) bool { return strings.HasPrefix(f.Method, timerClass) })
+	}
+	in := map[string][]snapshot.ThreadRef{}
+	most := ""
+	threads := e.Threads()
+	for i := range threads {
+		t := threads[i].Last()
+		if m := gather.OwnMethod(t); m != "" && threads[i].Unmoved && ofTimer(t) {
+			if in[m] = append(in[m], gather.Ref(t)); len(in[m]) > len(in[most]) {
+				most = m
+			}
+		}
+	}
+	if len(in[most]) < manyWaiting {
+		return nil
+	}
+	first, last := workersOf(e.First()), workersOf(e.Last())
+	example := e.Last().ByID()[in[most][0].OSThreadID]
+	text := fmt.Sprintf("%d callbacks of timers run at the same time, in %s, and none has gone on in %s. A timer calls "+
+		"again although the last callback has not ended. Each callback takes one of the %d workers of the thread pool.",
+		len(in[most]), phrase.Method(gather.OwnFrame(example.Frames)), phrase.Seconds(e.Span()), last.all)
+	if added := last.all - first.all; added > 0 {
+		text += fmt.Sprintf(" The pool has added %s.", phrase.Counted(added, "worker", "workers"))
+	}
+	return []profile.Verdict{{
+		Cause: profile.CausePoolStarvation, Certainty: profile.Likely, Text: text,
+		Evidence: []profile.Evidence{{
+			Text:   fmt.Sprintf("One of them, %s, %s:", phrase.ThreadName(in[most][0]), phrase.Doing(example)),
+			Frames: example.Frames, Threads: in[most],
+		}},
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.Again())},
+	}}
 }
 
 func judgeStarvation(e *evidence) []profile.Verdict {

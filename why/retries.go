@@ -95,7 +95,7 @@ func sleepsWithin(w *gather.Watched) *snapshot.Frame {
 	for _, t := range w.Looks {
 		own := gather.OwnFrame(t.Frames)
 		if first == nil || own == nil || !gather.SameCall(own, first) ||
-			outermostOwn(t.Frames) == own.Module+"!"+own.Method {
+			gather.OutermostOwn(t.Frames) == own.Module+"!"+own.Method {
 			return nil
 		}
 		if t.Wait != nil && t.Wait.Kind == snapshot.ThreadSleep {

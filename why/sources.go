@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
@@ -94,7 +93,7 @@ func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
 	}
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if !hasMethod(c, w.Method) {
+		if !gather.HasMethod(c, w.Method) {
 			continue
 		}
 		s := e.Sources[c.Frames[0].Display]
@@ -106,78 +105,37 @@ func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
 	return field
 }
 
-// hasMethod reports whether an async method is in a chain.
-func hasMethod(c *snapshot.TaskChain, method string) bool {
-	const mark = "{async}"
-	return slices.ContainsFunc(c.Frames, func(f snapshot.Frame) bool {
-		return strings.TrimSuffix(f.Display, mark) == strings.TrimSuffix(method, mark)
-	})
-}
-
 // completer is an async method or a thread that completes TaskCompletionSources, by its code.
 type completer struct {
 	chain  *snapshot.TaskChain // nil: a thread
 	thread *snapshot.Thread
 }
 
-// ownTypes are the types outside .NET on a path, the types around nested types.
-func ownTypes(path *snapshot.HeapPath) map[string]bool {
-	out := map[string]bool{}
-	add := func(typ string) {
-		typ, _, _ = strings.Cut(typ, "<")
-		if outer, _, _ := strings.Cut(typ, "+"); outer != "" && !snapshot.Framework(outer) {
-			out[outer] = true
-		}
-	}
-	for _, s := range path.Steps {
-		add(s.Type)
-	}
-	if owner, _, ok := cutLast(path.Static, "."); ok {
-		add(owner)
-	}
-	return out
-}
-
-// of reports whether a member belongs to one of some types.
-func memberOf(types map[string]bool, member string) bool {
-	member, _, _ = strings.Cut(member, "{")
-	return types[outerType(member)]
-}
-
 // completersOf are the completers in the types that keep sources, other than the waiting method. If the types have
 // none, nobody is named: any other code may complete something else.
 func (e *evidence) completersOf(s *gather.KeptSource, waiting string) (out []completer) {
-	types := ownTypes(s.Path)
+	types := gather.OwnTypes(s.Path)
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
 		if own := gather.OwnFrame(c.Frames); c.Completes && own != nil && own.Display != waiting &&
-			completesHere(types, c.Frames) {
+			gather.HasCodeOf(types, c.Frames) {
 			out = append(out, completer{chain: c})
 		}
 	}
 	for _, t := range e.Completers {
-		if completesHere(types, t.Frames) {
+		if gather.HasCodeOf(types, t.Frames) {
 			out = append(out, completer{thread: t})
 		}
 	}
 	return out
 }
 
-func completesHere(types map[string]bool, frames []snapshot.Frame) bool {
-	for i := range frames {
-		if f := &frames[i]; f.Origin() != snapshot.OfFramework && memberOf(types, f.Display) {
-			return true
-		}
-	}
-	return false
-}
-
 // failedCompleters are the failed tasks of methods that complete sources, in the types that keep sources.
 func (e *evidence) failedCompleters(s *gather.KeptSource) (out []*snapshot.TaskFault) {
-	types := ownTypes(s.Path)
+	types := gather.OwnTypes(s.Path)
 	for i := range e.LastFlight().Tasks.Faults {
 		f := &e.LastFlight().Tasks.Faults[i]
-		if f.Completes && (memberOf(types, f.Method) || completesHere(types, traceOf(f.Exception))) {
+		if f.Completes && (gather.MemberOf(types, f.Method) || gather.HasCodeOf(types, traceOf(f.Exception))) {
 			out = append(out, f)
 		}
 	}
@@ -197,7 +155,7 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 		}
 		return
 	}
-	if len(ownTypes(s.Path)) == 0 {
+	if len(gather.OwnTypes(s.Path)) == 0 {
 		return // the framework keeps the source, such as a timer for its timeout: any code may complete the source
 	}
 	v.Text += " What could complete it: the TaskCompletionSource is kept by " + gather.SourceField(s.Path) + "."

@@ -76,7 +76,7 @@ func (e *evidence) standingGroups(stood map[uint64]int) []*standstill {
 		default:
 			continue
 		}
-		key := string(t.Wait.Kind) + " " + outermostOwn(t.Frames)
+		key := string(t.Wait.Kind) + " " + gather.OutermostOwn(t.Frames)
 		g := groups[key]
 		if g == nil {
 			g = &standstill{kind: t.Wait.Kind, frames: t.Frames, example: t, source: source}
@@ -100,7 +100,7 @@ func (e *evidence) sourceBehind(t *snapshot.Thread, own *snapshot.Frame, stood m
 	}
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if !hasMethod(c, t.Wait.Method) {
+		if !gather.HasMethod(c, t.Wait.Method) {
 			continue
 		}
 		if !standsForSource(c, stood) {
@@ -164,10 +164,10 @@ func (e *evidence) standstillCertainty(
 // movers looks for what may end the waits. related: other code of the class in which the threads wait is on a stack,
 // suspended, or called by a timer. others is how many other threads and async methods go on by themselves.
 func (e *evidence) movers(s *standstill, stood map[uint64]int, still map[int]bool) (related bool, others int) {
-	class := map[string]bool{outerType(gather.OwnFrame(s.frames).Method): true}
+	class := map[string]bool{gather.OuterType(gather.OwnFrame(s.frames).Method): true}
 	of := func(frames []snapshot.Frame) bool {
 		return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
-			return f.Origin() != snapshot.OfFramework && memberOf(class, f.Method)
+			return f.Origin() != snapshot.OfFramework && gather.MemberOf(class, f.Method)
 		})
 	}
 	waits := map[int]bool{}
@@ -199,7 +199,7 @@ func (e *evidence) movers(s *standstill, stood map[uint64]int, still map[int]boo
 	}
 	for i := range flight.Timers {
 		if callback := flight.Timers[i].Callback; !snapshot.Framework(callback) {
-			related = related || memberOf(class, callback)
+			related = related || gather.MemberOf(class, callback)
 			others++
 		}
 	}
@@ -250,7 +250,8 @@ func (e *evidence) standstillVerdict(s *standstill, c profile.Certainty) profile
 		Commands: []string{"clrsnap stack " + e.Again() + " --group", "clrsnap tasks " + e.Again()},
 	}
 	if s.source == "" {
-		v.Text += fmt.Sprintf(" No other code of %s runs or is suspended.", outerType(gather.OwnFrame(s.frames).Method))
+		v.Text += fmt.Sprintf(" No other code of %s runs or is suspended.",
+			gather.OuterType(gather.OwnFrame(s.frames).Method))
 	} else {
 		e.addSource(&v, s.source)
 	}

@@ -3,7 +3,6 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"clrsnap/internal/gather"
@@ -87,7 +86,7 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 	for i := range e.First().Snap.Threads {
 		t := &e.First().Snap.Threads[i]
 		first[t.OSThreadID] = true
-		key := placeOfThread(t)
+		key := gather.PlaceOf(t)
 		if key == "" {
 			continue
 		}
@@ -100,13 +99,13 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 		if unmoved[t.OSThreadID] {
 			g.unmoved++
 		}
-		if now := last[t.OSThreadID]; now == nil || placeOfThread(now) != key {
+		if now := last[t.OSThreadID]; now == nil || gather.PlaceOf(now) != key {
 			g.gone++
 		}
 	}
 	for i := range e.Last().Snap.Threads {
 		t := &e.Last().Snap.Threads[i]
-		if g := groups[placeOfThread(t)]; g != nil {
+		if g := groups[gather.PlaceOf(t)]; g != nil {
 			g.threads = append(g.threads, gather.Ref(t))
 			if g.example == nil {
 				g.example = t
@@ -117,27 +116,4 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 		}
 	}
 	return groups
-}
-
-// placeOfThread is equal for threads that wait in the same place; "": the thread does not wait in own code, belongs to
-// the pool, or waits for input or for the time.
-func placeOfThread(t *snapshot.Thread) string {
-	own := gather.OwnFrame(t.Frames)
-	if own == nil || t.Wait == nil || !t.Waits() || gather.Resting(t) || !gather.Telling(t.Wait) ||
-		t.Wait.Kind == snapshot.WaitIO ||
-		t.Wait.Timeout > 0 || strings.HasPrefix(t.Role, "ThreadPool") {
-		return ""
-	}
-	// A method may be inlined or not: the outermost method of the program tells equal threads.
-	return string(t.Wait.Kind) + " " + outermostOwn(t.Frames)
-}
-
-// outermostOwn is the method of the program nearest to the thread's beginning.
-func outermostOwn(frames []snapshot.Frame) string {
-	for i := len(frames) - 1; i >= 0; i-- {
-		if f := &frames[i]; f.Origin() == snapshot.OfUser && !phrase.IsGenerated(f.Method) {
-			return f.Module + "!" + f.Method
-		}
-	}
-	return ""
 }

@@ -1,6 +1,6 @@
 // Package activity says what a process does, whether or not something is wrong: CPU time, threads, requests, async
-// methods, memory, and the waits of the program's own code. The package reads the evidence of package gather, and judges
-// nothing.
+// methods, memory, and the waits of the program's own code. The package reads the evidence of package gather, and
+// judges nothing.
 package activity
 
 import (

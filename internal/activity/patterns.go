@@ -191,7 +191,9 @@ type allocations struct {
 
 // allocates sums up the allocations of some types; false: less than a share of all bytes, or less than so many bytes a
 // second.
-func allocates(e *gather.Evidence, typ func(string) bool, leastShare float64, leastRate int64) (out allocations, ok bool) {
+func allocates(
+	e *gather.Evidence, typ func(string) bool, leastShare float64, leastRate int64,
+) (out allocations, ok bool) {
 	r := e.Samples
 	if !gather.HasMode(r, profile.Alloc) {
 		return out, false

@@ -1,9 +1,10 @@
 package gather
 
 import (
+	"strings"
+
 	"clrsnap/internal/display"
 	"clrsnap/snapshot"
-	"strings"
 )
 
 // QueuedFor names the thing that an async method queues for; "": no queue. An idle program has no such queue. Consumers

@@ -284,3 +284,26 @@ const wholeCPU = 0.85
 func (w *Watched) AlwaysReady(e *Evidence) bool {
 	return float64(w.Ran+w.Ready) >= wholeCPU*float64(e.Whole())
 }
+
+// PlaceOf is equal for threads that wait in the same place; "": the thread does not wait in own code, belongs to
+// the pool, or waits for input or for the time.
+func PlaceOf(t *snapshot.Thread) string {
+	own := OwnFrame(t.Frames)
+	if own == nil || t.Wait == nil || !t.Waits() || Resting(t) || !Telling(t.Wait) ||
+		t.Wait.Kind == snapshot.WaitIO ||
+		t.Wait.Timeout > 0 || strings.HasPrefix(t.Role, "ThreadPool") {
+		return ""
+	}
+	// A method may be inlined or not: the outermost method of the program tells equal threads.
+	return string(t.Wait.Kind) + " " + OutermostOwn(t.Frames)
+}
+
+// OutermostOwn is the method of the program nearest to the thread's beginning.
+func OutermostOwn(frames []snapshot.Frame) string {
+	for i := len(frames) - 1; i >= 0; i-- {
+		if f := &frames[i]; f.Origin() == snapshot.OfUser && !phrase.IsGenerated(f.Method) {
+			return f.Module + "!" + f.Method
+		}
+	}
+	return ""
+}

@@ -38,8 +38,8 @@ func (g *Gatherer) inFlight(ctx context.Context) {
 // movedLook is how long after the look at the end another look follows, if the collector has moved objects.
 const movedLook = time.Second
 
-// moved reports whether the collector has moved the objects of waits, most likely: there are as many waits of a chain as
-// before, but none is known. A wait is known by the addresses of its objects.
+// moved reports whether the collector has moved the objects of waits, most likely: there are as many waits of a chain
+// as before, but none is known. A wait is known by the addresses of its objects.
 func moved(before, after *FlightLook) bool {
 	const few = 10 // waits that may be as many by chance
 	was, is := WaitsOf(before), WaitsOf(after)
