@@ -89,6 +89,15 @@ func TestStandstill(t *testing.T) {
 	again.LastFlight().InFlight.Waiting = map[uint64]requests.WaitingChain{}
 	silent(again)
 
+	full := snapshot.Awaited{Kind: snapshot.AwaitsPipe, Type: "System.IO.Pipelines.Pipe+DefaultPipeWriter"}
+	empty := snapshot.Awaited{Kind: snapshot.AwaitsPipe, Type: "System.IO.Pipelines.Pipe+DefaultPipeReader"}
+	told(same(3, host, idle).inFlight(suspended(4, full, "Shop.Hose.Fill")), profile.Likely,
+		"4 async methods wait for room in a pipe, which is full, in Shop.Hose.Fill", "No other code of Shop.Hose")
+	silent(same(3, host, idle).inFlight(suspended(4, full, "Shop.Hose.Fill"), suspended(1, empty, "Shop.Tank.Take")))
+	silent(same(3, host, clock).inFlight(suspended(4, full, "Shop.Hose.Fill")))
+	silent(same(3, host, idle).inFlight(suspended(1, full, "Shop.Hose.Fill")))
+	silent(same(3, host, idle).inFlight(suspended(4, empty, "Shop.Hose.Fill")))
+
 	var jobs []snapshot.Thread
 	for id := range 12 {
 		w := of(snapshot.TaskWait)

@@ -48,6 +48,14 @@ static class Program
         ["listener"] = Pipes.Listener,
         ["child"] = Pipes.Child,
         ["rest"] = Pipes.Rest,
+        ["counter-closed"] = Counter.Closed,
+        ["counter-open"] = Counter.Open,
+        ["recall-crossed"] = Recall.Crossed,
+        ["recall-slow"] = Recall.Slow,
+        ["rounds-pile"] = Rounds.Pile,
+        ["rounds-pace"] = Rounds.Pace,
+        ["desk-deaf"] = Desk.Deaf,
+        ["desk-standby"] = Desk.Standby,
     };
 
     static void Main(string[] args)

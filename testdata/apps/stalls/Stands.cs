@@ -1,0 +1,147 @@
+// Clients and callbacks that nobody attends to, and others that somebody does.
+using System;
+using System.Collections.Generic;
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using Common;
+
+namespace Depot;
+
+/// <summary>Clients that have connected to a counter.</summary>
+static class Counter
+{
+    static readonly TcpListener counter = new(IPAddress.Loopback, 0);
+    static readonly List<TcpClient> clients = [], served = [];
+
+    /// <summary>The only one who accepted has gone.</summary>
+    public static void Closed()
+    {
+        counter.Start(100);
+        for (int i = 0; i < 7; i++) Queue();
+        counter.AcceptTcpClient();
+        App.Line("LISTENS " + counter.LocalEndpoint);
+    }
+
+    /// <summary>Healthy: one client after the other is served, few have to wait, and the first stay.</summary>
+    public static void Open()
+    {
+        counter.Start(100);
+        for (int i = 0; i < 5; i++) Queue();
+        App.Background("clerk", () =>
+        {
+            while (true)
+            {
+                served.Add(counter.AcceptTcpClient());
+                Thread.Sleep(20);
+                if (clients.Count < 2000) Queue();
+            }
+        });
+    }
+
+    static void Queue()
+    {
+        var client = new TcpClient();
+        client.Connect((IPEndPoint)counter.LocalEndpoint);
+        clients.Add(client);
+    }
+}
+
+/// <summary>A callback of a token, and who takes the callback back.</summary>
+static class Recall
+{
+    static readonly object gate = new();
+    static readonly CancellationTokenSource stop = new();
+    static readonly ManualResetEventSlim called = new(), held = new();
+
+    /// <summary>The callback needs the lock of the thread that waits for the end of the callback.</summary>
+    public static void Crossed() => Begin(() => { lock (gate) App.Line("RECALLED"); });
+
+    /// <summary>Healthy: the callback takes its time.</summary>
+    public static void Slow() => Begin(() => Thread.Sleep(Timeout.Infinite));
+
+    static void Begin(Action callback)
+    {
+        CancellationTokenRegistration order = stop.Token.Register(() =>
+        {
+            called.Set();
+            held.Wait();
+            callback();
+        });
+        App.Background("recaller", stop.Cancel);
+        called.Wait();
+        App.Background("closer", () => Close(order));
+        held.Wait();
+    }
+
+    static void Close(CancellationTokenRegistration order)
+    {
+        lock (gate)
+        {
+            held.Set();
+            order.Dispose();
+        }
+    }
+}
+
+/// <summary>A timer with callbacks that take longer than the timer's period, and a timer without.</summary>
+static class Rounds
+{
+    static Timer timer;
+
+    public static void Pile() => timer = new Timer(_ => Walk(), null, 0, 50);
+
+    /// <summary>Healthy: each callback ends before the next.</summary>
+    public static void Pace() => timer = new Timer(_ => Thread.Sleep(1), null, 0, 50);
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Walk() => Thread.Sleep(Timeout.Infinite);
+}
+
+/// <summary>A thread that waits for a lock, and the lock's holder.</summary>
+static class Desk
+{
+    static readonly object desk = new();
+    static readonly ManualResetEventSlim taken = new();
+    static Socket partner;
+
+    /// <summary>The holder waits for an answer that nobody sends.</summary>
+    public static void Deaf() => Begin(Ask);
+
+    /// <summary>Healthy: the holder does its rounds, and the other stands by.</summary>
+    public static void Standby() => Begin(() =>
+    {
+        while (true) Thread.Sleep(20);
+    });
+
+    static void Begin(Action hold)
+    {
+        App.Background("holder", () =>
+        {
+            lock (desk)
+            {
+                taken.Set();
+                hold();
+            }
+        });
+        taken.Wait();
+        App.Background("second", Sit);
+    }
+
+    static void Sit()
+    {
+        lock (desk) App.Line("SITS");
+    }
+
+    static void Ask()
+    {
+        using var office = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        office.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        office.Listen();
+        using var line = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        line.Connect(office.LocalEndPoint);
+        partner = office.Accept();
+        line.Receive(new byte[1]);
+    }
+}

@@ -1,0 +1,58 @@
+package why_test
+
+import (
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/why"
+)
+
+// TestStands: clients that nobody accepts, callbacks that wait or pile up, and a thread behind a holder
+// that stands are told. Clients that are served, slow callbacks and a thread that stands by are not.
+func TestStands(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			of    string
+			cause profile.Cause // "": nothing is wrong
+			how   profile.Certainty
+			says  []string
+		}{
+			{"counter-closed", profile.CauseStalled, profile.Likely, []string{
+				"Nobody accepts connections to 127.0.0.1:", "6 clients have connected and wait",
+			}},
+			{"counter-open", "", "", nil},
+			{"recall-crossed", profile.CauseDeadlock, profile.Likely, []string{
+				"closer (", "disposes of a CancellationTokenRegistration, in Depot.Recall.Close", "recaller (",
+				"runs callbacks of a CancellationTokenSource and waits to enter Monitor of Recall.gate",
+			}},
+			{"recall-slow", "", "", nil},
+			{"rounds-pile", profile.CausePoolStarvation, profile.Likely, []string{
+				"callbacks of timers run at the same time, in Depot.Rounds.Walk", "none has gone on",
+			}},
+			{"rounds-pace", "", "", nil},
+			{"desk-deaf", profile.CauseLockContention, profile.Possible, []string{
+				"1 thread has waited for Desk.desk", "in Depot.Desk.Sit", "no thread has got it",
+				"The holder waits for input or output", "in Depot.Desk.Ask",
+			}},
+			{"desk-standby", "", "", nil},
+		} {
+			t.Run(tt.of, func(t *testing.T) {
+				t.Parallel()
+				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
+				testenv.UntilSeen(t, func() string {
+					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
+					if tt.cause != "" && len(r.Verdicts) == 0 {
+						return "a verdict"
+					}
+					for i := range r.Verdicts {
+						v := &r.Verdicts[i]
+						checkVerdict(t, v, v.Cause == tt.cause && v.Certainty == tt.how && i == 0, tt.says)
+					}
+					return ""
+				})
+			})
+		}
+	})
+}
