@@ -72,21 +72,30 @@ func TestEndsOfWaits(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					compile.Runtime, compile.Args = runtime, []string{"--of", tt.of}
-					a := testenv.Start(t, "stalls", compile)
-					testenv.UntilSeen(t, func() string {
-						r := look(t, a, why.Options{For: time.Second, NoAgent: true})
-						if tt.cause != "" && len(r.Verdicts) == 0 {
-							return "a verdict"
-						}
-						for i := range r.Verdicts {
-							v := &r.Verdicts[i]
-							checkVerdict(t, v, v.Cause == tt.cause && v.Certainty == profile.Likely && i == 0, tt.says)
-						}
-						return ""
-					})
+					tells(t, compile, time.Second, tt.cause, profile.Likely, tt.says)
 				})
 			}
 		}
+	})
+}
+
+// tells starts the program stalls and looks until a verdict is there. The only verdict must have the cause, the
+// certainty ("": any) and the texts. Cause "": there is no verdict.
+func tells(
+	t *testing.T, o testenv.Options, span time.Duration, cause profile.Cause, how profile.Certainty, says []string,
+) {
+	t.Helper()
+	a := testenv.Start(t, "stalls", o)
+	testenv.UntilSeen(t, func() string {
+		r := look(t, a, why.Options{For: span, NoAgent: true})
+		if cause != "" && len(r.Verdicts) == 0 {
+			return "a verdict"
+		}
+		for i := range r.Verdicts {
+			v := &r.Verdicts[i]
+			checkVerdict(t, v, v.Cause == cause && (how == "" || v.Certainty == how) && i == 0, says)
+		}
+		return ""
 	})
 }
 
@@ -116,18 +125,8 @@ func TestPiles(t *testing.T) {
 			}},
 		} {
 			t.Run(tt.of, func(t *testing.T) {
-				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
-				testenv.UntilSeen(t, func() string {
-					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
-					if tt.cause != "" && len(r.Verdicts) == 0 {
-						return "a verdict"
-					}
-					for i := range r.Verdicts {
-						v := &r.Verdicts[i]
-						checkVerdict(t, v, v.Cause == tt.cause && i == 0, tt.says)
-					}
-					return ""
-				})
+				o := testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}}
+				tells(t, o, 2*time.Second, tt.cause, "", tt.says)
 			})
 		}
 	})

@@ -6,7 +6,6 @@ import (
 
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
-	"clrsnap/why"
 )
 
 // TestStands: clients that nobody accepts, callbacks that wait or pile up, and a thread behind a holder
@@ -40,18 +39,8 @@ func TestStands(t *testing.T) {
 		} {
 			t.Run(tt.of, func(t *testing.T) {
 				t.Parallel()
-				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
-				testenv.UntilSeen(t, func() string {
-					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
-					if tt.cause != "" && len(r.Verdicts) == 0 {
-						return "a verdict"
-					}
-					for i := range r.Verdicts {
-						v := &r.Verdicts[i]
-						checkVerdict(t, v, v.Cause == tt.cause && v.Certainty == tt.how && i == 0, tt.says)
-					}
-					return ""
-				})
+				o := testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}}
+				tells(t, o, 2*time.Second, tt.cause, tt.how, tt.says)
 			})
 		}
 	})
