@@ -8,8 +8,8 @@ import (
 )
 
 // Discover lists the visible .NET processes by process id. Programs compiled ahead of time are listed too, and
-// processes that cannot be opened: Err says why. Of most other processes Discover reads the list of mappings and nothing
-// else.
+// processes that cannot be opened: Err says why. Of most other processes Discover reads the list of mappings
+// and nothing else.
 //
 // Discover takes about three seconds at most. A process that keeps Discover waiting is listed with ErrNoAnswer, but a
 // thread of this process can go on waiting for ever: see Options.NonBlocking. When ctx ends, the result has the

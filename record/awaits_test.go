@@ -70,8 +70,8 @@ func checkAwaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// awaitsStock checks the methods that await Busy.LoadStock, and reports whether a sample has all these methods. inStack:
-// Busy.HandleOrder did not have to wait, and is in the stack.
+// awaitsStock checks the methods that await Busy.LoadStock, and reports whether a sample has all these methods.
+// inStack: Busy.HandleOrder did not have to wait, and is in the stack.
 func awaitsStock(t *testing.T, methods []string, inStack bool) bool {
 	t.Helper()
 	switch {

@@ -19,7 +19,8 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeCallbacks, judgeSuspension, judgeFinalizer, judgeShutdown,
-	judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames,
+	judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeUnaccepted, judgeRemote,
+	judgeNames,
 	judgeCallQueue, judgeLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads,
 	judgeServices, judgeYields, judgeCPU, judgeGC, judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }

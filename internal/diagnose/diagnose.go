@@ -79,7 +79,8 @@ func (d *diagnosis) namespace() {
 	ns, err := d.p.Live.NSTid(pid)
 	switch {
 	case err != nil:
-		d.add("PID namespace", snapshot.Blocking, err.Error(), "read /proc of the namespace that the process was started from")
+		d.add("PID namespace", snapshot.Blocking, err.Error(),
+			"read /proc of the namespace that the process was started from")
 	case ns != pid:
 		d.add("PID namespace", snapshot.Fine, fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
 	default:
@@ -239,7 +240,8 @@ func (d *diagnosis) scope(e *perfevent.Events) {
 	const name, remedy = "cost of samples", samplesRemedy
 	switch s, why := e.Scope(); s {
 	case perfevent.Filtered:
-		d.add(name, snapshot.Fine, "next to nothing: the kernel samples each CPU, and drops the samples of other programs", "")
+		d.add(name, snapshot.Fine,
+			"next to nothing: the kernel samples each CPU, and drops the samples of other programs", "")
 	case perfevent.Unfiltered:
 		d.add(name, snapshot.Degraded, fmt.Sprintf("some per cent of a CPU on a busy machine: "+
 			"the kernel copies a stack for each sample of any program, because %v", why), remedy)
@@ -255,8 +257,8 @@ func (d *diagnosis) agent() {
 	const name = "events"
 	where, err := inject.Check(d.p.Live.Dir())
 	if err == nil {
-		d.add(name, snapshot.Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it",
-			"")
+		d.add(name, snapshot.Fine,
+			"the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it", "")
 		return
 	}
 	what, remedy := err.Error(), ""

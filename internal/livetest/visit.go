@@ -65,8 +65,8 @@ func Visit(tb testing.TB, a *testenv.App) (end func()) {
 	}
 }
 
-// StopsNobody requires that one of two runs stops no thread: a thread that has a CPU at each look is stopped in the end,
-// but not in each run.
+// StopsNobody requires that one of two runs stops no thread: a thread that has a CPU at each look is stopped in the
+// end, but not in each run.
 func StopsNobody(t *testing.T, what string, run func() (stops int)) {
 	t.Helper()
 	for range 2 {

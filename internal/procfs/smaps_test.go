@@ -25,8 +25,10 @@ func TestEachResident(t *testing.T) {
 	if err := eachResident(strings.NewReader(someSmaps), visit); err != nil || !slices.Equal(got, []int64{12 << 10, 0}) {
 		t.Fatal(got, err)
 	}
-	for _, bad := range []string{"Rss: 1 kB\n", "7f-8f rw-p\n", someSmaps + "Rss: 5 kB\n", "7f0a1c000000-7f0a1c021000 rw-p " +
-		"00000000 00:00 0 \nRss: x kB\n"} {
+	for _, bad := range []string{
+		"Rss: 1 kB\n", "7f-8f rw-p\n", someSmaps + "Rss: 5 kB\n",
+		"7f0a1c000000-7f0a1c021000 rw-p 00000000 00:00 0 \nRss: x kB\n",
+	} {
 		if err := eachResident(strings.NewReader(bad), func(*target.Mapping, int64) {}); err == nil {
 			t.Errorf("%q was read", bad)
 		}

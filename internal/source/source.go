@@ -155,7 +155,9 @@ func (a *Assembly) line(at pdb.Point, exact bool) (Line, error) {
 	if err != nil {
 		return Line{}, none("%v", err)
 	}
-	return Line{File: d.name, URL: d.url, Line: int(at.Line), Column: int(at.Column), Approximate: !exact || a.unproved}, nil
+	return Line{
+		File: d.name, URL: d.url, Line: int(at.Line), Column: int(at.Column), Approximate: !exact || a.unproved,
+	}, nil
 }
 
 func (a *Assembly) document(i int32) (document, error) {

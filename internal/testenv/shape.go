@@ -67,7 +67,8 @@ type Program struct {
 }
 
 // Publish makes a program of testdata/apps in a shape, in a new folder below parent; parent "" stands for a temporary
-// folder. The new folder is removed at the end of the test. Without the packer that the shape needs the test is skipped.
+// folder. The new folder is removed at the end of the test. Without the packer that the shape needs the test is
+// skipped.
 func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Program {
 	tb.Helper()
 	return PublishWith(tb, app, runtime, shape, parent)

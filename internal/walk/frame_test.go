@@ -40,7 +40,8 @@ func TestByFramePointer(t *testing.T) {
 	put(fp+8, back)
 	put(fp+16, beyond)
 	u, ok := step()
-	if up, _ := u.ctx.Reg(arch.RBP); !ok || u.exact || u.ctx.IP != back || u.ctx.Regs[arch.RSP] != fp+16 || up != callersFP {
+	up, _ := u.ctx.Reg(arch.RBP)
+	if !ok || u.exact || u.ctx.IP != back || u.ctx.Regs[arch.RSP] != fp+16 || up != callersFP {
 		t.Errorf("%v: %v, exact %v", ok, u.ctx, u.exact)
 	}
 	if u.gap == nil {
