@@ -39,7 +39,7 @@ var mayImport = map[string]string{
 	"internal/openfiles":       "internal/procfs",
 	"internal/cgroup":          "internal/foreign internal/procfs",
 	"internal/priority":        "internal/procfs",
-	"internal/waiting":         "internal/procfs",
+	"internal/hung":            "internal/procfs",
 	"internal/target/core":     "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/iter":     "",
 	"internal/target/recorded": "internal/arch internal/target",
@@ -174,7 +174,7 @@ var mayImport = map[string]string{
 		"internal/mounts internal/naming internal/origin internal/priority internal/procfs internal/target " +
 		"internal/target/core internal/target/live internal/target/recorded internal/waits internal/walk",
 	"internal/search": "snapshot internal/engine internal/locate internal/mounts internal/origin internal/procfs " +
-		"internal/session internal/target/live internal/waiting",
+		"internal/session internal/target/live internal/hung",
 	"internal/diagnose": "snapshot internal/clr internal/confine internal/elfx internal/inject internal/locate " +
 		"internal/origin internal/perfevent internal/session internal/target/live",
 	"internal/pace": "",
@@ -201,7 +201,7 @@ var mayImport = map[string]string{
 		"internal/heapwalk internal/phrase internal/tasks",
 
 	"cmd/clrsnap": ". events record profile snapshot report export export/gcdump symbols why internal/confine " +
-		"internal/display internal/lines internal/priority internal/source internal/waiting",
+		"internal/display internal/lines internal/priority internal/source internal/hung",
 	"examples/allocsites": ". events",
 }
 
@@ -216,7 +216,7 @@ var outside = map[string]string{
 	"internal/sockdiag":    "golang.org/x/sys",
 	"internal/procfs":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/priority":    "golang.org/x/sys",
-	"internal/waiting":     "golang.org/x/sys",
+	"internal/hung":        "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
 	"internal/memfd":       "golang.org/x/sys",
 	"internal/mounts":      "golang.org/x/sys",

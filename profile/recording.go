@@ -1,7 +1,7 @@
 // Package profile is the data model of what clrsnap collects over some time.
 //
 // A [Recording] has samples of one process, or several. Each sample has a stack, a weight, and a [Mode]. The mode says
-// what the weight measures: CPU time, wall-clock time, allocated bytes, and so on. A [Diagnosis] has the verdicts of
+// what the weight measures: CPU time, wall-clock time, allocated bytes, and so on. [Findings] have the verdicts of
 // package why.
 //
 // A collector builds a Recording with a [Builder]. [Recording.Select] takes a part of a recording, [Recording.Totals]

@@ -170,11 +170,11 @@ func entangle(s *snapshot.Snapshot) {
 
 // TestEveryVerdict: both outputs of a verdict say how certain the verdict is.
 func TestEveryVerdict(t *testing.T) {
-	for name, write := range map[string]func(io.Writer, *profile.Diagnosis) error{
-		"text": func(w io.Writer, d *profile.Diagnosis) error { return Why(w, d, WhyOptions{}) }, "JSON": WhyJSON,
+	for name, write := range map[string]func(io.Writer, *profile.Findings) error{
+		"text": func(w io.Writer, d *profile.Findings) error { return Why(w, d, WhyOptions{}) }, "JSON": WhyJSON,
 	} {
 		for _, certainty := range []profile.Certainty{profile.Certain, profile.Likely, profile.Possible} {
-			d := &profile.Diagnosis{Verdicts: []profile.Verdict{{
+			d := &profile.Findings{Verdicts: []profile.Verdict{{
 				Cause: profile.CauseDeadlock, Certainty: certainty, Text: "Two threads wait for each other.",
 			}}}
 			var b bytes.Buffer

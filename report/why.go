@@ -33,7 +33,7 @@ const (
 
 // Why writes a diagnosis for people: the verdicts, the gravest first, and beneath each verdict the evidence and the
 // commands that show more.
-func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
+func Why(w io.Writer, d *profile.Findings, o WhyOptions) error {
 	p := whyPrinter{printer: printer{w: bufio.NewWriter(w), o: TextOptions{
 		Color: o.Color, Width: o.Width, Full: o.Full, Link: o.Link,
 	}}, width: o.Width}
@@ -64,7 +64,7 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 }
 
 // waits prints the waits that lasted the whole time. Without a verdict, these waits are the only clue.
-func (p *whyPrinter) waits(d *profile.Diagnosis) {
+func (p *whyPrinter) waits(d *profile.Findings) {
 	if len(d.Waits) == 0 {
 		return
 	}
@@ -87,7 +87,7 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 }
 
 // faultsAndThrows tells of exceptions that may be a clue.
-func (p *whyPrinter) faultsAndThrows(d *profile.Diagnosis) {
+func (p *whyPrinter) faultsAndThrows(d *profile.Findings) {
 	if len(d.Exceptions) == 0 {
 		return
 	}
@@ -99,7 +99,7 @@ func (p *whyPrinter) faultsAndThrows(d *profile.Diagnosis) {
 }
 
 // activity says what the process did, with or without a verdict.
-func (p *whyPrinter) activity(d *profile.Diagnosis) {
+func (p *whyPrinter) activity(d *profile.Findings) {
 	if d.Activity == nil {
 		return
 	}
@@ -233,7 +233,7 @@ func (p *whyPrinter) paragraph(st style, indent, text string) {
 }
 
 // looked prints what was looked at, and what could not be.
-func (p *whyPrinter) looked(d *profile.Diagnosis) {
+func (p *whyPrinter) looked(d *profile.Findings) {
 	what := "Looked at: "
 	if d.Took > 0 {
 		what = fmt.Sprintf("Looked for %.1f s at: ", d.Took.Seconds())
@@ -278,7 +278,7 @@ type jsonEvidence struct {
 }
 
 // WhyJSON writes a diagnosis as one JSON document and a newline. The schema is stable and described in docs/json.md.
-func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
+func WhyJSON(w io.Writer, d *profile.Findings) error {
 	out := jsonDiagnosis{
 		Process: jsonProcess{
 			PID: d.Process.PID, Command: d.Process.Command,

@@ -14,10 +14,10 @@ import (
 )
 
 // diagnosis is the diagnosis of an invented process.
-func diagnosis() *profile.Diagnosis {
+func diagnosis() *profile.Findings {
 	s := synthetic()
 	refs := []snapshot.ThreadRef{{OSThreadID: 4250, ManagedThreadID: 5, Name: "evil\x1b[31m\u202e"}, {OSThreadID: 4251}}
-	return &profile.Diagnosis{
+	return &profile.Findings{
 		Process: s.Process, At: s.CapturedAt, Took: 4400 * time.Millisecond,
 		Verdicts: []profile.Verdict{
 			{
@@ -65,7 +65,7 @@ func TestWhy(t *testing.T) {
 	dump.Process.Core, dump.Verdicts, dump.Incomplete = &snapshot.Core{Path: "core.1"}, nil, true
 	for _, c := range []struct {
 		name string
-		d    *profile.Diagnosis
+		d    *profile.Findings
 		o    WhyOptions
 	}{
 		{"why", diagnosis(), WhyOptions{}},
@@ -101,7 +101,7 @@ func TestWhyJSON(t *testing.T) {
 	}
 	profiletest.Golden(t, "why.json", indented.Bytes())
 	b.Reset()
-	if err := WhyJSON(&b, &profile.Diagnosis{}); err != nil {
+	if err := WhyJSON(&b, &profile.Findings{}); err != nil {
 		t.Fatal(err)
 	}
 	if s := b.String(); !strings.Contains(s, `"verdicts":[]`) || !strings.Contains(s, `"looked":[]`) {

@@ -10,7 +10,7 @@
 //		fmt.Println(v.Cause, v.Certainty, v.Text)
 //	}
 //
-// The result is a profile.Diagnosis for clrsnap/report. A Diagnosis without verdicts means that nothing wrong was
+// The result is profile.Findings for clrsnap/report. Findings without verdicts mean that nothing wrong was
 // found.
 //
 // # How it works

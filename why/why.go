@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Report is the answer, with the fields of profile.Diagnosis.
-type Report = profile.Diagnosis
+// Report is the answer, with the fields of profile.Findings.
+type Report = profile.Findings
 
 // Options say how to look. The zero value has good defaults.
 type Options struct {

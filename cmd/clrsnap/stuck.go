@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/waiting"
+	"clrsnap/internal/hung"
 )
 
 // stuckFor is how long one system call on a process or a file may take until the command gives up. A file system in
@@ -47,7 +47,7 @@ func stuck() bool {
 	for {
 		time.Sleep(rest)
 		seen := map[string]int{}
-		waits, perhaps, err := waiting.Threads()
+		waits, perhaps, err := hung.Threads()
 		if err != nil {
 			return false
 		}

@@ -186,7 +186,7 @@ func (a *app) whyCore(ctx context.Context, f *whyFlags) error {
 }
 
 // writeWhy writes a diagnosis to standard output or a file.
-func (a *app) writeWhy(d *profile.Diagnosis, out *pendingFile, f *whyFlags) error {
+func (a *app) writeWhy(d *profile.Findings, out *pendingFile, f *whyFlags) error {
 	o := report.WhyOptions{Full: f.full, Color: a.color == "always"}
 	if out.path == "-" {
 		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)

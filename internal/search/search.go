@@ -15,12 +15,12 @@ import (
 	"sync"
 	"time"
 
+	"clrsnap/internal/hung"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
-	"clrsnap/internal/waiting"
 	"clrsnap/snapshot"
 )
 
@@ -89,7 +89,7 @@ func (s *search) await(done <-chan look) (r look, ok bool) {
 			return r, true
 		case <-wait.C:
 		}
-		if waits, _, err := waiting.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
+		if waits, _, err := hung.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
 			return look{}, false
 		}
 	}

@@ -1,7 +1,7 @@
-// Package waiting finds the threads of this process in a wait that may never end and cannot be
+// Package hung finds the threads of this process in a wait that may never end and cannot be
 // interrupted: for the memory of another process, or for a file whose pages somebody has to
 // provide.
-package waiting
+package hung
 
 import (
 	"fmt"

@@ -66,8 +66,8 @@ type Evidence struct {
 	Threads []snapshot.ThreadRef // the threads of the fact; nil: none, or all
 }
 
-// Diagnosis is the answer to why a program is stuck, or slow.
-type Diagnosis struct {
+// Findings is the answer to why a program is stuck, or slow.
+type Findings struct {
 	Process  snapshot.Process
 	At       time.Time     // when the first look began; for a core dump when its file was written
 	Took     time.Duration // from At to the end of the last look; 0: a core dump
