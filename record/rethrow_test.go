@@ -205,7 +205,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%d different messages, %d others", len(r.Messages.Counts), r.Messages.Others)
 		}
 		var table bytes.Buffer
-		if err := report.Top(&table, r, report.TopOptions{Rows: 3, Width: 80}); err != nil {
+		if err := report.Top(&table, r, report.TopOptions{Terminal: report.Terminal{Width: 80}, Rows: 3}); err != nil {
 			t.Fatal(err)
 		}
 		if text := table.String(); !strings.Contains(text, "\n           3  InvalidOperationException: once\n") ||

@@ -19,17 +19,19 @@ func TestCalls(t *testing.T) {
 		r *profile.Recording
 		o CallsOptions
 	}{
-		"callers":        {busy, CallsOptions{Pattern: "Array.Sort", TopOptions: TopOptions{Width: 100}}},
-		"callers-few":    {busy, CallsOptions{Pattern: "o", TopOptions: TopOptions{Width: 100, Rows: 3}}},
-		"callers-event":  {events, CallsOptions{Pattern: "System.Byte[]"}},
-		"callers-native": {resting, CallsOptions{Pattern: "libc.so.6!", TopOptions: TopOptions{Width: 80}}},
+		"callers":       {busy, CallsOptions{Pattern: "Array.Sort", TopOptions: TopOptions{Terminal: Terminal{Width: 100}}}},
+		"callers-few":   {busy, CallsOptions{Pattern: "o", TopOptions: TopOptions{Terminal: Terminal{Width: 100}, Rows: 3}}},
+		"callers-event": {events, CallsOptions{Pattern: "System.Byte[]"}},
+		"callers-native": {resting, CallsOptions{Pattern: "libc.so.6!",
+			TopOptions: TopOptions{Terminal: Terminal{Width: 80}}}},
 		"callers-idle": {resting, CallsOptions{Pattern: "LifoSemaphore.Wait",
-			TopOptions: TopOptions{Idle: true, Width: 100}}},
-		"callees": {busy, CallsOptions{Pattern: "Submit", Kind: Callees, TopOptions: TopOptions{Width: 80}}},
+			TopOptions: TopOptions{Terminal: Terminal{Width: 100}, Idle: true}}},
+		"callees": {busy, CallsOptions{Pattern: "Submit", Kind: Callees,
+			TopOptions: TopOptions{Terminal: Terminal{Width: 80}}}},
 		"callees-color": {events, CallsOptions{Pattern: "^Shop.*Main", Kind: Callees,
-			TopOptions: TopOptions{Width: 100, Color: true}}},
-		"path":     {resting, CallsOptions{Kind: Path, TopOptions: TopOptions{Width: 100}}},
-		"path-few": {busy, CallsOptions{Kind: Path, TopOptions: TopOptions{Width: 80, Rows: 2}}},
+			TopOptions: TopOptions{Terminal: Terminal{Width: 100, Color: true}}}},
+		"path":     {resting, CallsOptions{Kind: Path, TopOptions: TopOptions{Terminal: Terminal{Width: 100}}}},
+		"path-few": {busy, CallsOptions{Kind: Path, TopOptions: TopOptions{Terminal: Terminal{Width: 80}, Rows: 2}}},
 	} {
 		var b bytes.Buffer
 		if err := Calls(&b, c.r, c.o); err != nil {

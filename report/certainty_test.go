@@ -107,7 +107,7 @@ var outputs = map[string]func(io.Writer, *snapshot.Snapshot) error{
 	"full text": func(w io.Writer, s *snapshot.Snapshot) error { return Text(w, s, TextOptions{Full: true}) },
 	"groups":    func(w io.Writer, s *snapshot.Snapshot) error { return Text(w, s, TextOptions{Group: GroupAlways}) },
 	"narrow text": func(w io.Writer, s *snapshot.Snapshot) error {
-		return Text(w, s, TextOptions{Width: 200, Managed: true, ByLine: true})
+		return Text(w, s, TextOptions{Terminal: Terminal{Width: 200}, Managed: true, ByLine: true})
 	},
 	"JSON": JSON,
 	"locks": func(w io.Writer, s *snapshot.Snapshot) error {

@@ -47,7 +47,7 @@ func example() *snapshot.Snapshot {
 }
 
 func ExampleText() {
-	if err := report.Text(os.Stdout, example(), report.TextOptions{Width: 100}); err != nil {
+	if err := report.Text(os.Stdout, example(), report.TextOptions{Terminal: report.Terminal{Width: 100}}); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -134,7 +134,8 @@ func ExampleTopJSON() {
 
 func ExampleDiff() {
 	before, after := profiletest.Example(10), profiletest.Example(100)
-	if err := report.Diff(os.Stdout, before, after, report.TopOptions{Rows: 1, Width: 100}); err != nil {
+	o := report.TopOptions{Terminal: report.Terminal{Width: 100}, Rows: 1}
+	if err := report.Diff(os.Stdout, before, after, o); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -174,7 +175,7 @@ func ExampleProcesses() {
 		},
 		{PID: 5001, User: "root", Command: "./Backup", Err: errors.New("permission denied: run as root")},
 	}
-	if err := report.Processes(os.Stdout, list, report.TableOptions{Width: 90}); err != nil {
+	if err := report.Processes(os.Stdout, list, report.Terminal{Width: 90}); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -202,7 +203,7 @@ func ExampleChecks() {
 		{Name: "perf events", Outcome: snapshot.Degraded, Detail: "are not permitted", Remedy: "run as root"},
 	}
 	sections := []report.Section{{Title: "process 4242", Checks: checks}}
-	if err := report.Checks(os.Stdout, sections, report.TableOptions{}); err != nil {
+	if err := report.Checks(os.Stdout, sections, report.Terminal{}); err != nil {
 		log.Fatal(err)
 	}
 	// Output:

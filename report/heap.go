@@ -12,16 +12,15 @@ import (
 
 // HeapOptions are the options of HeapText and HeapJSON. The zero value shows every type, without colours.
 type HeapOptions struct {
-	Rows  int            // how many types, instances and texts to show; 0: all
-	Color bool           // with ANSI escape sequences for colours
-	Width int            // of the terminal, in columns: longer names are shortened; 0: unlimited
-	Full  bool           // no name is shortened
-	Base  *snapshot.Heap // an earlier heap to compare with; nil: none
+	Terminal
+	Rows int            // how many types, instances and texts to show; 0: all
+	Full bool           // no name is shortened
+	Base *snapshot.Heap // an earlier heap to compare with; nil: none
 }
 
 // HeapText writes the contents of a heap for people.
 func HeapText(w io.Writer, h *snapshot.Heap, o HeapOptions) error {
-	p := newTop(w, &TopOptions{Color: o.Color, Width: o.Width, Full: o.Full})
+	p := newTop(w, &TopOptions{Terminal: o.Terminal, Full: o.Full})
 	p.process(&snapshot.Snapshot{Process: h.Process, CapturedAt: h.CapturedAt})
 	p.heapSummary(h)
 	p.end()

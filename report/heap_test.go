@@ -123,7 +123,7 @@ func TestHeapText(t *testing.T) {
 		o HeapOptions
 	}{
 		"heap":           {shopHeap(0), HeapOptions{}},
-		"heap-narrow":    {torn, HeapOptions{Rows: 2, Width: 70, Color: true}},
+		"heap-narrow":    {torn, HeapOptions{Terminal: Terminal{Width: 70, Color: true}, Rows: 2}},
 		"heap-change":    {shopHeap(3), HeapOptions{Base: shopHeap(0)}},
 		"heap-instances": {chosen, HeapOptions{}},
 		"heap-core":      {dump, HeapOptions{Rows: 1}},

@@ -29,7 +29,7 @@ func TestLinks(t *testing.T) {
 	}
 	for _, color := range []bool{false, true} {
 		var b strings.Builder
-		if err := Text(&b, s, TextOptions{Link: link, Color: color, Width: 60}); err != nil {
+		if err := Text(&b, s, TextOptions{Terminal: Terminal{Color: color, Width: 60}, Link: link}); err != nil {
 			t.Fatal(err)
 		}
 		dimmed := func(s string) string {
@@ -53,7 +53,8 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%d ends of links", n)
 		}
 		b.Reset()
-		if err := Text(&b, s, TextOptions{Color: color}); err != nil || strings.Contains(b.String(), "\x1b]8") {
+		err := Text(&b, s, TextOptions{Terminal: Terminal{Color: color}})
+		if err != nil || strings.Contains(b.String(), "\x1b]8") {
 			t.Errorf("links without Link: %q, %v", b.String(), err)
 		}
 	}

@@ -15,11 +15,10 @@ import (
 	"clrsnap/snapshot"
 )
 
-// TableOptions are the options of Processes and Checks. The zero value writes whole
-// lines, without colours.
-type TableOptions struct {
+// Terminal is what a text is written for. The zero value is for a file: whole lines, without colours.
+type Terminal struct {
 	Color bool // with ANSI escape sequences for colours
-	Width int  // of the terminal, in columns: longer lines are cut; 0: unlimited
+	Width int  // in columns: longer lines lose modules and parameters, or their end; 0: unlimited, Why: 100
 }
 
 // cpuShare is the process's mean use of CPUs since its start: 1 is one CPU. The kernel counts both
@@ -87,7 +86,7 @@ func ageText(d time.Duration) string {
 
 // Processes writes a table of processes for people. The error of a process is on a line of its own
 // below the process.
-func Processes(w io.Writer, list []snapshot.Found, o TableOptions) error {
+func Processes(w io.Writer, list []snapshot.Found, o Terminal) error {
 	shown, widths := chosenColumns(list, o.Width)
 	p := newTable(w, o.Color, o.Width)
 	p.processLine(bold, shown, widths, func(c *column) string { return c.title }, "PROGRAM")

@@ -27,7 +27,7 @@ func TestAge(t *testing.T) {
 func processTable(t *testing.T, width int, list ...snapshot.Found) []string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Processes(&b, list, TableOptions{Width: width}); err != nil {
+	if err := Processes(&b, list, Terminal{Width: width}); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

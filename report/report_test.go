@@ -149,11 +149,11 @@ func TestText(t *testing.T) {
 		o    TextOptions
 	}{
 		{"default", TextOptions{}},
-		{"color", TextOptions{Color: true, Width: 100}},
-		{"narrow", TextOptions{Width: 60, Tier: true}},
+		{"color", TextOptions{Terminal: Terminal{Color: true, Width: 100}}},
+		{"narrow", TextOptions{Terminal: Terminal{Width: 60}, Tier: true}},
 		{"managed-group", TextOptions{Managed: true, Group: GroupAlways}},
 		{"native-never", TextOptions{Native: true, Group: GroupNever, Short: true}},
-		{"full", TextOptions{Full: true, Group: GroupAlways, Width: 40}},
+		{"full", TextOptions{Terminal: Terminal{Width: 40}, Full: true, Group: GroupAlways}},
 		{"ip", TextOptions{IP: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func dumped() *snapshot.Snapshot {
 
 func TestCore(t *testing.T) {
 	for name, o := range map[string]TextOptions{"core": {},
-		"core-color": {Color: true, Managed: true, Group: GroupAlways}} {
+		"core-color": {Terminal: Terminal{Color: true}, Managed: true, Group: GroupAlways}} {
 		var b bytes.Buffer
 		if err := Text(&b, dumped(), o); err != nil {
 			t.Fatal(err)
@@ -300,7 +300,7 @@ func TestExceptions(t *testing.T) {
 	s.Threads[1].FailFast = &snapshot.FailFast{Message: "no", Exception: thrown().Inner}
 	s.Threads[1].Exception = s.Threads[1].FailFast.Exception
 	for name, o := range map[string]TextOptions{"exceptions": {}, "exceptions-full": {Full: true, IP: true, Tier: true},
-		"exceptions-short": {Short: true, Color: true, Group: GroupAlways}} {
+		"exceptions-short": {Terminal: Terminal{Color: true}, Short: true, Group: GroupAlways}} {
 		var b bytes.Buffer
 		if err := Text(&b, s, o); err != nil {
 			t.Fatal(err)

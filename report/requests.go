@@ -16,10 +16,9 @@ import (
 // RequestsOptions are the options of RequestsText and RequestsJSON. The zero value shows everything but queries,
 // without colours.
 type RequestsOptions struct {
+	Terminal
 	Rows     int  // how many groups of requests, and of calls, to show; 0: all
 	Query    bool // with the text after "?" in paths, possibly secret
-	Color    bool // with ANSI escape sequences for colours
-	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Full     bool // nothing is shortened or folded
 	Plumbing bool // each framework frame on a line of its own
 
@@ -38,7 +37,7 @@ type requestsPrinter struct {
 // RequestsText writes the requests that a process serves, and its pending calls, for people.
 func RequestsText(w io.Writer, r *snapshot.Requests, o RequestsOptions) error {
 	p := &requestsPrinter{&printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
-		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
+		Terminal: o.Terminal, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
 	}}, r, &o}
 	p.process(&snapshot.Snapshot{Process: r.Process, CapturedAt: r.CapturedAt})
 	for i := range firstOf(r.Requests, o.Rows) {

@@ -95,7 +95,8 @@ func inFlight() *snapshot.Requests {
 
 func TestRequestsText(t *testing.T) {
 	for name, o := range map[string]RequestsOptions{
-		"plain": {}, "80-color": {Width: 80, Color: true, Query: true}, "rows": {Rows: 1}, "full": {Full: true},
+		"plain": {}, "80-color": {Terminal: Terminal{Width: 80, Color: true}, Query: true},
+		"rows": {Rows: 1}, "full": {Full: true},
 	} {
 		r := inFlight()
 		if name == "full" {

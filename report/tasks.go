@@ -15,9 +15,8 @@ import (
 
 // TasksOptions are the options of TasksText and TasksJSON. The zero value shows everything, without colours.
 type TasksOptions struct {
+	Terminal
 	Rows     int  // how many chains and timers to show; 0: all
-	Color    bool // with ANSI escape sequences for colours
-	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Full     bool // nothing is shortened or folded
 	Plumbing bool // each framework frame on a line of its own
 
@@ -28,7 +27,7 @@ type TasksOptions struct {
 // TasksText writes what the async methods of a process wait for, for people.
 func TasksText(w io.Writer, t *snapshot.Tasks, o TasksOptions) error {
 	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
-		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
+		Terminal: o.Terminal, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
 	}}
 	p.process(&snapshot.Snapshot{Process: t.Process, CapturedAt: t.CapturedAt})
 	for i := range firstOf(t.Chains, o.Rows) {

@@ -81,7 +81,7 @@ func waitingMethods() *snapshot.Tasks {
 
 func TestTasksText(t *testing.T) {
 	for name, o := range map[string]TasksOptions{
-		"plain": {}, "80-color": {Width: 80, Color: true}, "rows": {Rows: 1},
+		"plain": {}, "80-color": {Terminal: Terminal{Width: 80, Color: true}}, "rows": {Rows: 1},
 	} {
 		var b bytes.Buffer
 		if err := TasksText(&b, waitingMethods(), o); err != nil {

@@ -17,8 +17,7 @@ import (
 // TextOptions are the options of Text. The zero value is the default view, without
 // colours.
 type TextOptions struct {
-	Color bool     // with ANSI escape sequences for colours
-	Width int      // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
+	Terminal
 	Group Grouping // when equal stacks are shown once
 
 	Managed  bool // only managed frames

@@ -26,11 +26,10 @@ const (
 // TopOptions are the options of Top, Diff and their JSON forms. The zero value
 // shows every function in every mode, without colours.
 type TopOptions struct {
+	Terminal
 	Rows     int // how many functions a table has; 0: all
 	Sort     Order
 	ByThread bool // a table for each of the busiest threads
-	Color    bool // with ANSI escape sequences for colours
-	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Full     bool // no name is shortened: otherwise names are shortened to Width, or to 100 columns if Width is 0
 	Idle     bool // with the samples of idle threads; TopJSON and DiffJSON always have the samples
 	Lines    bool // with each function's source lines below the function; JSON always has the lines
@@ -63,7 +62,7 @@ func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 }
 
 func newTable(w io.Writer, color bool, width int) *printer {
-	return &printer{w: bufio.NewWriterSize(w, 16<<10), o: TextOptions{Color: color, Width: width}}
+	return &printer{w: bufio.NewWriterSize(w, 16<<10), o: TextOptions{Terminal: Terminal{color, width}}}
 }
 
 // newTop returns the printer of a table with shortened names.

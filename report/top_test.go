@@ -49,21 +49,21 @@ func TestTop(t *testing.T) {
 		change func(*profile.Recording) *profile.Recording
 	}{
 		{"plain", TopOptions{}, nil},
-		{"80", TopOptions{Width: 80, Rows: 5}, nil},
-		{"140-color", TopOptions{Width: 140, Color: true}, nil},
-		{"cum", TopOptions{Sort: Cum, Rows: 3, Width: 100}, only(profile.CPU)},
-		{"threads", TopOptions{ByThread: true, Rows: 2, Width: 100}, only(profile.Wall)},
-		{"waiting", TopOptions{Width: 100}, waiting},
-		{"foreign", TopOptions{Width: 100}, foreign},
-		{"children", TopOptions{Width: 100, Rows: 1}, children},
-		{"nothing", TopOptions{Width: 100}, nothing},
-		{"resting", TopOptions{Width: 120, Rows: 6}, resting},
-		{"resting-80", TopOptions{Width: 80, Rows: 6}, resting},
-		{"resting-idle", TopOptions{Width: 120, Rows: 6, Idle: true}, resting},
-		{"resting-threads", TopOptions{Width: 120, Rows: 1, ByThread: true}, resting},
-		{"resting-only", TopOptions{Width: 100}, onlyIdle},
+		{"80", TopOptions{Terminal: Terminal{Width: 80}, Rows: 5}, nil},
+		{"140-color", TopOptions{Terminal: Terminal{Width: 140, Color: true}}, nil},
+		{"cum", TopOptions{Terminal: Terminal{Width: 100}, Sort: Cum, Rows: 3}, only(profile.CPU)},
+		{"threads", TopOptions{Terminal: Terminal{Width: 100}, ByThread: true, Rows: 2}, only(profile.Wall)},
+		{"waiting", TopOptions{Terminal: Terminal{Width: 100}}, waiting},
+		{"foreign", TopOptions{Terminal: Terminal{Width: 100}}, foreign},
+		{"children", TopOptions{Terminal: Terminal{Width: 100}, Rows: 1}, children},
+		{"nothing", TopOptions{Terminal: Terminal{Width: 100}}, nothing},
+		{"resting", TopOptions{Terminal: Terminal{Width: 120}, Rows: 6}, resting},
+		{"resting-80", TopOptions{Terminal: Terminal{Width: 80}, Rows: 6}, resting},
+		{"resting-idle", TopOptions{Terminal: Terminal{Width: 120}, Rows: 6, Idle: true}, resting},
+		{"resting-threads", TopOptions{Terminal: Terminal{Width: 120}, Rows: 1, ByThread: true}, resting},
+		{"resting-only", TopOptions{Terminal: Terminal{Width: 100}}, onlyIdle},
 		{"lines", TopOptions{Lines: true}, source},
-		{"lines-80", TopOptions{Lines: true, Width: 80, Rows: 4, Color: true}, source},
+		{"lines-80", TopOptions{Terminal: Terminal{Width: 80, Color: true}, Lines: true, Rows: 4}, source},
 		{"lines-full", TopOptions{Lines: true, Full: true, Sort: Cum}, source},
 		{"no-lines", TopOptions{}, source},
 	} {
@@ -108,18 +108,18 @@ func TestDiff(t *testing.T) {
 		base, now *profile.Recording
 	}{
 		{"plain", TopOptions{}, profiletest.CalmShop(), profiletest.BusyShop()},
-		{"80", TopOptions{Width: 80, Rows: 4}, profiletest.CalmShop(), profiletest.BusyShop()},
+		{"80", TopOptions{Terminal: Terminal{Width: 80}, Rows: 4}, profiletest.CalmShop(), profiletest.BusyShop()},
 		{
-			"140-color", TopOptions{Width: 140, Color: true, Sort: Cum},
+			"140-color", TopOptions{Terminal: Terminal{Width: 140, Color: true}, Sort: Cum},
 			only(profile.CPU)(profiletest.CalmShop()), only(profile.CPU)(profiletest.BusyShop()),
 		},
-		{"back", TopOptions{Width: 100, Rows: 6}, profiletest.BusyShop(), profiletest.CalmShop()},
+		{"back", TopOptions{Terminal: Terminal{Width: 100}, Rows: 6}, profiletest.BusyShop(), profiletest.CalmShop()},
 		{
 			"no-mode", TopOptions{},
 			only(profile.Wall)(profiletest.CalmShop()), only(profile.Wall)(profiletest.BusyShop()),
 		},
-		{"resting", TopOptions{Width: 120, Rows: 3}, profiletest.BusyShop(), profiletest.RestingShop()},
-		{"itself", TopOptions{Width: 120, Rows: 3}, profiletest.BusyShop(), profiletest.BusyShop()},
+		{"resting", TopOptions{Terminal: Terminal{Width: 120}, Rows: 3}, profiletest.BusyShop(), profiletest.RestingShop()},
+		{"itself", TopOptions{Terminal: Terminal{Width: 120}, Rows: 3}, profiletest.BusyShop(), profiletest.BusyShop()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -138,10 +138,10 @@ func TestEventTables(t *testing.T) {
 		o      TopOptions
 		choose func(*profile.Recording) *profile.Recording
 	}{
-		"plain": {TopOptions{}, all}, "80": {TopOptions{Width: 80, Rows: 4}, all},
-		"cum":     {TopOptions{Sort: Cum, Rows: 3, Width: 100}, only(profile.Alloc)},
-		"color":   {TopOptions{Color: true, Width: 120}, only(profile.Alloc)},
-		"threads": {TopOptions{ByThread: true, Width: 100}, only(profile.Contention)},
+		"plain": {TopOptions{}, all}, "80": {TopOptions{Terminal: Terminal{Width: 80}, Rows: 4}, all},
+		"cum":     {TopOptions{Terminal: Terminal{Width: 100}, Sort: Cum, Rows: 3}, only(profile.Alloc)},
+		"color":   {TopOptions{Terminal: Terminal{Color: true, Width: 120}}, only(profile.Alloc)},
+		"threads": {TopOptions{Terminal: Terminal{Width: 100}, ByThread: true}, only(profile.Contention)},
 	} {
 		var b bytes.Buffer
 		if err := Top(&b, c.choose(profiletest.EventShop()), c.o); err != nil {
@@ -150,7 +150,7 @@ func TestEventTables(t *testing.T) {
 		profiletest.Golden(t, "top-events-"+name+".txt", b.Bytes())
 		checkTerminal(t, b.String(), c.o.Color)
 	}
-	for name, o := range map[string]TopOptions{"plain": {}, "120": {Width: 120, Sort: Cum, Rows: 3}} {
+	for name, o := range map[string]TopOptions{"plain": {}, "120": {Terminal: Terminal{Width: 120}, Sort: Cum, Rows: 3}} {
 		var b bytes.Buffer
 		if err := Diff(&b, profiletest.EventShop(), profiletest.LaterShop(), o); err != nil {
 			t.Fatal(err)

@@ -113,10 +113,10 @@ func TestWaitGraph(t *testing.T) {
 	s := orders()
 	for name, write := range map[string]func(io.Writer, *snapshot.WaitGraph) error{
 		"waitgraph.txt": func(w io.Writer, g *snapshot.WaitGraph) error {
-			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Width: 100}})
+			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Terminal: Terminal{Width: 100}}})
 		},
 		"waitgraph-color.txt": func(w io.Writer, g *snapshot.WaitGraph) error {
-			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Color: true}, All: true})
+			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Terminal: Terminal{Color: true}}, All: true})
 		},
 		"waitgraph.json": func(w io.Writer, g *snapshot.WaitGraph) error { return WaitGraphJSON(w, s, g) },
 		"waitgraph.dot":  func(w io.Writer, g *snapshot.WaitGraph) error { return WaitGraphDOT(w, s, g) },

@@ -13,7 +13,8 @@ import (
 // TestWaits: the tables of Waits.
 func TestWaits(t *testing.T) {
 	for name, o := range map[string]TopOptions{
-		"plain": {}, "80": {Width: 80, Rows: 1}, "full": {Full: true, Width: 80, Idle: true},
+		"plain": {}, "80": {Terminal: Terminal{Width: 80}, Rows: 1},
+		"full": {Terminal: Terminal{Width: 80}, Full: true, Idle: true},
 	} {
 		var b bytes.Buffer
 		for _, r := range []*profile.Recording{

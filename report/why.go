@@ -17,9 +17,8 @@ import (
 
 // WhyOptions are the options of Why. The zero value has no colours.
 type WhyOptions struct {
-	Color bool
-	Width int  // of the terminal, in columns; 0: 100
-	Full  bool // whole stacks, with native frames and framework frames
+	Terminal
+	Full bool // whole stacks, with native frames and framework frames
 	// Link is as in TextOptions.
 	Link func(*snapshot.SourceLine) string
 }
@@ -35,7 +34,7 @@ const (
 // commands that show more.
 func Why(w io.Writer, d *profile.Findings, o WhyOptions) error {
 	p := whyPrinter{printer: printer{w: bufio.NewWriter(w), o: TextOptions{
-		Color: o.Color, Width: o.Width, Full: o.Full, Link: o.Link,
+		Terminal: o.Terminal, Full: o.Full, Link: o.Link,
 	}}, width: o.Width}
 	if p.width <= 0 {
 		p.width = whyWidth

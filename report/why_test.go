@@ -69,7 +69,7 @@ func TestWhy(t *testing.T) {
 		o    WhyOptions
 	}{
 		{"why", diagnosis(), WhyOptions{}},
-		{"why-color", diagnosis(), WhyOptions{Color: true, Width: 70}},
+		{"why-color", diagnosis(), WhyOptions{Terminal: Terminal{Color: true, Width: 70}}},
 		{"why-full", diagnosis(), WhyOptions{Full: true}},
 		{"why-nothing", nothing, WhyOptions{}},
 		{"why-waits", waits, WhyOptions{}},

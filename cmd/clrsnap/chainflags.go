@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"clrsnap"
+	"clrsnap/report"
 	"clrsnap/snapshot"
 )
 
@@ -111,9 +112,8 @@ func (f *chainFlags) options() clrsnap.Options {
 
 // chainLook is the form of the result on the terminal, or in a file.
 type chainLook struct {
-	color bool
-	width int // of the terminal, in columns; 0: unlimited
-	link  func(*snapshot.SourceLine) string
+	report.Terminal
+	link func(*snapshot.SourceLine) string
 }
 
 // shownProgress has the functions that show how far a look has come; nil: nobody looks.
@@ -165,10 +165,7 @@ func (v *chainWalk[T]) run(ctx context.Context, a *app, args []string, f *chainF
 }
 
 func (a *app) chainLook(out *pendingFile, f *chainFlags) chainLook {
-	l := chainLook{color: a.color == "always"}
-	if out.path == "-" {
-		l.color, l.width = a.colors(a.stdout), terminalWidth(a.stdout)
-	}
+	l := chainLook{Terminal: a.writtenTo(out)}
 	if f.linker != nil {
 		l.link = f.linker.link
 	}

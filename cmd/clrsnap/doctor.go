@@ -55,7 +55,7 @@ Each problem comes with its remedy. The exit status is 1 if a problem prevents s
 }
 
 func (a *app) doctor(sections ...report.Section) error {
-	if err := report.Checks(a.stdout, sections, a.table()); err != nil {
+	if err := report.Checks(a.stdout, sections, a.terminal()); err != nil {
 		return err
 	}
 	var blocking []string

@@ -232,10 +232,7 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 	if h == nil {
 		return err
 	}
-	o := report.HeapOptions{Rows: f.limit, Full: f.full, Color: a.color == "always"}
-	if out.path == "-" {
-		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
-	}
+	o := report.HeapOptions{Terminal: a.writtenTo(out), Rows: f.limit, Full: f.full}
 	if earlier != nil {
 		if o.Base, err = f.earlier(out, earlier); err != nil {
 			return err
@@ -251,7 +248,7 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 		return err
 	}
 	// Text goes to standard output meanwhile, and the difference from the first look to the file.
-	o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	o.Terminal = a.terminal()
 	last, err := a.growth(ctx, p, h, &pendingFile{path: "-", stdout: a.stdout}, o, f)
 	if last == nil {
 		return err

@@ -269,10 +269,7 @@ func (a *app) writeLocks(s *snapshot.Snapshot, g *snapshot.WaitGraph, out *pendi
 		text = &pendingFile{path: "-", stdout: a.stdout}
 	}
 	o := report.WaitGraphOptions{Text: f.stack.text, All: f.all}
-	o.Text.Color = a.color == "always"
-	if text.path == "-" {
-		o.Text.Color, o.Text.Width = a.colors(a.stdout), terminalWidth(a.stdout)
-	}
+	o.Text.Terminal = a.writtenTo(text)
 	if f.stack.linker != nil {
 		o.Text.Link = f.stack.linker.link
 	}

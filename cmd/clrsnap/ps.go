@@ -40,7 +40,7 @@ version. Only the names of the threads tell that such a process runs .NET.`,
 				say(a.stderr, "no .NET process is visible here")
 				return nil
 			}
-			return report.Processes(a.stdout, found, a.table())
+			return report.Processes(a.stdout, found, a.terminal())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON (docs/json.md)")

@@ -75,8 +75,7 @@ func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) err
 		partial: func(r *snapshot.Requests) bool { return r.Partial },
 		print: func(w io.Writer, r *snapshot.Requests, l chainLook) error {
 			o := report.RequestsOptions{
-				Rows: f.limit, Query: f.query, Full: f.full, Plumbing: f.plumbing, Color: l.color, Width: l.width,
-				Link: l.link,
+				Terminal: l.Terminal, Rows: f.limit, Query: f.query, Full: f.full, Plumbing: f.plumbing, Link: l.link,
 			}
 			if f.json {
 				return report.RequestsJSON(w, r, o)

@@ -408,10 +408,7 @@ func (f *stackFlags) file() *outputFile { return &outputFile{path: cmp.Or(f.outp
 // write encodes a snapshot to standard output or a file.
 func (a *app) write(s *snapshot.Snapshot, out *pendingFile, f *stackFlags) error {
 	o := f.text
-	o.Group, o.Color = groupings[f.group], a.color == "always"
-	if out.path == "-" {
-		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
-	}
+	o.Group, o.Terminal = groupings[f.group], a.writtenTo(out)
 	if f.linker != nil {
 		o.Link = f.linker.link
 	}

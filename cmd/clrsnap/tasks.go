@@ -70,7 +70,7 @@ func (a *app) tasks(ctx context.Context, args []string, f *chainFlags) error {
 		partial: func(t *snapshot.Tasks) bool { return t.Partial },
 		print: func(w io.Writer, t *snapshot.Tasks, l chainLook) error {
 			o := report.TasksOptions{
-				Rows: f.limit, Full: f.full, Plumbing: f.plumbing, Color: l.color, Width: l.width, Link: l.link,
+				Terminal: l.Terminal, Rows: f.limit, Full: f.full, Plumbing: f.plumbing, Link: l.link,
 			}
 			if f.json {
 				return report.TasksJSON(w, t, o)

@@ -35,9 +35,17 @@ func (a *app) colors(f *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
-// table returns how tables are written to standard output.
-func (a *app) table() report.TableOptions {
-	return report.TableOptions{Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
+// terminal is standard output.
+func (a *app) terminal() report.Terminal {
+	return report.Terminal{Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
+}
+
+// writtenTo is standard output, or a file.
+func (a *app) writtenTo(out *pendingFile) report.Terminal {
+	if out.path == "-" {
+		return a.terminal()
+	}
+	return report.Terminal{Color: a.color == "always"}
 }
 
 // say writes one line to standard error, without control characters from a target or a file.

@@ -389,8 +389,8 @@ func (a *app) tables(
 	ctx context.Context, out *pendingFile, file string, r, base *profile.Recording, f *viewFlags,
 ) error {
 	o := report.TopOptions{
-		Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout), Full: f.full,
-		Idle: f.idle, Plumbing: f.plumbing, Lines: f.lines == "always",
+		Terminal: a.terminal(), Rows: f.top, ByThread: f.byThread, Full: f.full, Idle: f.idle,
+		Plumbing: f.plumbing, Lines: f.lines == "always",
 	}
 	if f.sort == "cum" {
 		o.Sort = report.Cum

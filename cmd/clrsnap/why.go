@@ -187,9 +187,8 @@ func (a *app) whyCore(ctx context.Context, f *whyFlags) error {
 
 // writeWhy writes a diagnosis to standard output or a file.
 func (a *app) writeWhy(d *profile.Findings, out *pendingFile, f *whyFlags) error {
-	o := report.WhyOptions{Full: f.full, Color: a.color == "always"}
+	o := report.WhyOptions{Terminal: a.writtenTo(out), Full: f.full}
 	if out.path == "-" {
-		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
 		if l := a.newLinker(a.stdout); l != nil {
 			o.Link = l.link
 		}
