@@ -154,9 +154,10 @@ func TestRecordedPaths(t *testing.T) {
 		has   bool
 	}{
 		{[]site{call(5), call(9)}, 5, true}, // the recorded place
-		{[]site{call(2), call(9)}, 5, false},
+		{[]site{call(2), call(9), call(7)}, 7, true},
+		{[]site{call(2), call(4)}, 0, false},
 		{[]site{call(2)}, 2, true}, // the only call
-		{nil, 5, false},
+		{nil, 0, false},
 	} {
 		nodes[2].il = tt.sites
 		want := []Frame{{Definition: nodes[2].def, IL: tt.at, HasIL: tt.has}, {Definition: nodes[1].def}}

@@ -70,13 +70,19 @@ func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
 	return at, ok
 }
 
-// callAt returns the place of the call in n's IL that was inlined: the only call that can call callee, or the recorded
-// one. The compiler of .NET 11 records uninitialised memory for some inlined methods; false: such a place.
+// callAt returns the place of the call in n's IL that was inlined: the only call that can call callee, or the first such
+// call from the recorded place on, which is the beginning of a statement. The compiler of .NET 11 records uninitialised
+// memory for some inlined methods; false: no such call is there.
 func (n *node) callAt(callee *node, recorded uint32) (at uint32, ok bool) {
 	if at, ok = n.onlyCall(callee); ok {
 		return at, true
 	}
-	return recorded, slices.ContainsFunc(n.il, func(s site) bool { return s.at == recorded && s.may(callee) })
+	for i := range n.il {
+		if s := &n.il[i]; s.at >= recorded && s.may(callee) && (!ok || s.at < at) {
+			at, ok = s.at, true
+		}
+	}
+	return at, ok
 }
 
 // calls reports whether IL of n can call callee.
