@@ -70,9 +70,9 @@ func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
 	return at, ok
 }
 
-// callAt returns the place of the call in n's IL that was inlined: the only call that can call callee, or the first such
-// call from the recorded place on, which is the beginning of a statement. The compiler of .NET 11 records uninitialised
-// memory for some inlined methods; false: no such call is there.
+// callAt returns the place of the call in n's IL that was inlined: the only call that can call callee, or the first
+// such call from the recorded place on, which is the beginning of a statement. The compiler of .NET 11 records
+// uninitialised memory for some inlined methods; false: no such call is there.
 func (n *node) callAt(callee *node, recorded uint32) (at uint32, ok bool) {
 	if at, ok = n.onlyCall(callee); ok {
 		return at, true
