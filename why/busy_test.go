@@ -264,6 +264,12 @@ func TestCPU(t *testing.T) {
 	verdict(t, judgeCPU(spins(busy(0.99, 0), copying, copying[1:], copying[1:])), profile.CauseCPU, profile.Likely,
 		"in memcpy of libc.so.6")
 
+	const spin = "System.Threading.SpinWait.SpinOnceCore"
+	verdict(t, judgeCPU(spins(busy(0.99, 0), []string{"libc.so.6!sched_yield", "System.Threading.Thread.Yield", spin,
+		"Shop.Cache.Find"}, []string{"System.Threading.Thread.Sleep", spin, "Shop.Cache.Find"},
+		[]string{"System.Threading.Thread.SpinWaitInternal", spin, "Shop.Cache.Find"})),
+		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
+
 	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
 	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
 	// Parsing of text: two functions take most of the time.

@@ -212,14 +212,21 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 	return out, n, concentrated(leaves, r.Function(out.site.Node), all) || out.regex >= sameMethod
 }
 
-// managedLeaf is the managed function nearest to the leaf.
-func managedLeaf(r *profile.Recording, leaf int32) *profile.Function {
+// managedLeaf is the managed function nearest to the leaf. A SpinWait stands for all that it calls.
+func managedLeaf(r *profile.Recording, leaf int32) (first *profile.Function) {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
-		if f := r.Function(n); f.Kind == snapshot.Managed {
+		f := r.Function(n)
+		switch {
+		case f.Kind != snapshot.Managed:
+		case strings.HasPrefix(f.Method, "System.Threading.SpinWait."):
 			return f
+		case f.Origin() == snapshot.OfUser:
+			return cmp.Or(first, f)
+		default:
+			first = cmp.Or(first, f)
 		}
 	}
-	return nil
+	return first
 }
 
 func heaviest(leaves map[*profile.Function]int64) (f *profile.Function) {
