@@ -91,6 +91,8 @@ func TestLocks(t *testing.T) {
 		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and no thread has "+
 			"got it")
 	none(t, judgeLocks(same(4, queueFor(1)...)))
+	starved := holding(running(1, "Shop.Journal.Flush"), 0x10) // has not run, and waits for nothing
+	none(t, judgeLocks(same(4, starved, waiting(10, wants(0x10, 1), enter, "Shop.Journal.Append"))))
 	// The looks found by chance a state that is rare in the samples.
 	none(t, judgeLocks(moving(same(4, queueFor(6)...)).recorded(3, profile.Wall).done()))
 	// In a look the lock is free.

@@ -114,9 +114,14 @@ func (c *convoy) findStuck(threads []gather.Watched) {
 			c.stuck = append(c.stuck, t)
 		}
 	}
-	c.standing = len(c.holders) > 0 && !c.takesTurns() && slices.ContainsFunc(threads, func(w gather.Watched) bool {
-		return w.Unmoved && w.Last().OSThreadID == c.holders[len(c.holders)-1].OSThreadID &&
-			w.Last().Wait.Kind != snapshot.ThreadSleep && w.Last().Wait.Timeout <= 0
+	if len(c.holders) == 0 || c.takesTurns() {
+		return
+	}
+	holder := c.holders[len(c.holders)-1].OSThreadID
+	c.standing = slices.ContainsFunc(threads, func(w gather.Watched) bool {
+		wait := w.Last().Wait
+		return w.Unmoved && w.Last().OSThreadID == holder && wait != nil && wait.Kind != snapshot.ThreadSleep &&
+			wait.Timeout <= 0
 	})
 }
 
@@ -243,9 +248,7 @@ func (c *convoy) ofTimers(e *evidence) string {
 	for i := range threads {
 		t := &threads[i]
 		waits := slices.ContainsFunc(c.threads, func(o snapshot.ThreadRef) bool { return o.OSThreadID == t.OSThreadID })
-		if waits && isLock(t.Wait) && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
-			return strings.HasPrefix(f.Method, timerClass)
-		}) {
+		if waits && isLock(t.Wait) && gather.CallsFramework(t, timerClass) {
 			n++
 		}
 	}

@@ -116,10 +116,10 @@ func (s *Socket) Text() string {
 }
 
 // Stays reports whether a thread was in a method of the framework in all looks, with unchanged calls.
-func (w *Watched) Stays(prefix string) bool { return w.Unmoved && callsFramework(w.Last(), prefix) }
+func (w *Watched) Stays(prefix string) bool { return w.Unmoved && CallsFramework(w.Last(), prefix) }
 
-// callsFramework reports whether the stack has a method of the framework with a prefix.
-func callsFramework(t *snapshot.Thread, prefix string) bool {
+// CallsFramework reports whether the stack has a method of the framework with a prefix.
+func CallsFramework(t *snapshot.Thread, prefix string) bool {
 	return slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
 		return f.Kind == snapshot.Managed && f.Module == "System.Private.CoreLib" && strings.HasPrefix(f.Method, prefix)
 	})
