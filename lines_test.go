@@ -13,7 +13,10 @@ import (
 func TestLines(t *testing.T) {
 	const most, output = 120, "\t// {"
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && d.Name() == "testdata" {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() == "testdata" {
 			return fs.SkipDir
 		}
 		if filepath.Ext(path) != ".go" {

@@ -19,8 +19,10 @@ func TestCalls(t *testing.T) {
 		r *profile.Recording
 		o CallsOptions
 	}{
-		"callers":       {busy, CallsOptions{Pattern: "Array.Sort", TopOptions: TopOptions{Terminal: Terminal{Width: 100}}}},
-		"callers-few":   {busy, CallsOptions{Pattern: "o", TopOptions: TopOptions{Terminal: Terminal{Width: 100}, Rows: 3}}},
+		"callers": {busy, CallsOptions{Pattern: "Array.Sort",
+			TopOptions: TopOptions{Terminal: Terminal{Width: 100}}}},
+		"callers-few": {busy, CallsOptions{Pattern: "o",
+			TopOptions: TopOptions{Terminal: Terminal{Width: 100}, Rows: 3}}},
 		"callers-event": {events, CallsOptions{Pattern: "System.Byte[]"}},
 		"callers-native": {resting, CallsOptions{Pattern: "libc.so.6!",
 			TopOptions: TopOptions{Terminal: Terminal{Width: 80}}}},

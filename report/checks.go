@@ -22,7 +22,7 @@ var outcomeMarks = [...]cell{
 // Checks writes checks for people, one a line, and below each check the remedy. Of the
 // options, Width has no effect.
 func Checks(w io.Writer, sections []Section, o Terminal) error {
-	p := newTable(w, o.Color, 0)
+	p := newTable(w, Terminal{Color: o.Color})
 	names := 0
 	for i := range sections {
 		for _, c := range sections[i].Checks {

@@ -12,7 +12,7 @@ import (
 // LikelyText says in one sentence who waits for whom in a likely deadlock.
 func LikelyText(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) string {
 	var b strings.Builder
-	b.WriteString("Likely deadlock: " + partyName(s, d.Members[0]))
+	b.WriteString("Likely deadlock: " + nodeName(s, d.Members[0]))
 	for i, p := range d.Members {
 		if i > 0 {
 			b.WriteString(", which")
@@ -38,8 +38,8 @@ func ends(s *snapshot.Snapshot, d *snapshot.LikelyDeadlock) bool {
 	return false
 }
 
-// partyName names a thread or a suspended method.
-func partyName(s *snapshot.Snapshot, p snapshot.WaitNode) string {
+// nodeName names a thread or a suspended method.
+func nodeName(s *snapshot.Snapshot, p snapshot.WaitNode) string {
 	if p.Thread >= 0 {
 		return threadName(s, p.Thread)
 	}
@@ -61,7 +61,7 @@ func needText(s *snapshot.Snapshot, of, on snapshot.WaitNode) string {
 		if of.Thread >= 0 && on.Thread >= 0 && s.Threads[of.Thread].Wait != nil {
 			return heldText(s, s.Threads[of.Thread].Wait, on.Thread)
 		}
-		return "waits for " + partyName(s, on)
+		return "waits for " + nodeName(s, on)
 	}
 	verb := "awaits "
 	if of.Thread >= 0 {
@@ -69,17 +69,17 @@ func needText(s *snapshot.Snapshot, of, on snapshot.WaitNode) string {
 	}
 	switch n.Kind {
 	case snapshot.SemaphoreLock:
-		return verb + "a permit of " + needThing(n) + ", which " + partyName(s, on) + " most likely holds"
+		return verb + "a permit of " + needThing(n) + ", which " + nodeName(s, on) + " most likely holds"
 	case snapshot.ContextLock:
 		return "could go on, but most likely only through " + display.Clean(display.ShortType(n.Type)) + " on " +
-			partyName(s, on)
+			nodeName(s, on)
 	case snapshot.CompletionLock:
-		return verb + "a TaskCompletionSource" + needPlace(n) + ", which " + partyName(s, on) + " most likely completes"
+		return verb + "a TaskCompletionSource" + needPlace(n) + ", which " + nodeName(s, on) + " most likely completes"
 	}
 	if on.Thread >= 0 {
-		return verb + display.Clean(display.ShortType(n.Type)) + " " + hex(n.Object) + ", run by " + partyName(s, on)
+		return verb + display.Clean(display.ShortType(n.Type)) + " " + hex(n.Object) + ", run by " + nodeName(s, on)
 	}
-	return verb + partyName(s, on)
+	return verb + nodeName(s, on)
 }
 
 // needThing names the object of a likely wait edge: "SemaphoreSlim 0x7f10
@@ -128,7 +128,7 @@ func (p *graphPrinter) node(m snapshot.WaitNode) {
 	}
 	a := &p.s.Awaits[m.Await]
 	p.text("  ")
-	p.paint(bold, partyName(p.s, m))
+	p.paint(bold, nodeName(p.s, m))
 	if a.WaitsFor != nil {
 		p.property(plain, "awaits "+awaitedText(a.WaitsFor))
 	}
@@ -156,7 +156,7 @@ const maxHolders = 3
 func holdersText(s *snapshot.Snapshot, l *snapshot.LockState) string {
 	var names []string
 	for _, p := range l.Holders[:min(len(l.Holders), maxHolders)] {
-		names = append(names, partyName(s, p))
+		names = append(names, nodeName(s, p))
 	}
 	if left := len(l.Holders) - maxHolders; left > 0 {
 		names = append(names, fmt.Sprintf("%d more", left))

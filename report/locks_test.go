@@ -12,7 +12,8 @@ import (
 // TestLocks: the table of locks, in text and JSON.
 func TestLocks(t *testing.T) {
 	for name, o := range map[string]TopOptions{
-		"plain": {}, "80": {Terminal: Terminal{Width: 80}, Rows: 2}, "full": {Terminal: Terminal{Width: 80}, Full: true},
+		"plain": {}, "80": {Terminal: Terminal{Width: 80}, Rows: 2},
+		"full": {Terminal: Terminal{Width: 80}, Full: true},
 	} {
 		var b bytes.Buffer
 		if err := Top(&b, profiletest.LockShop(), o); err != nil {

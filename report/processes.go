@@ -88,7 +88,7 @@ func ageText(d time.Duration) string {
 // below the process.
 func Processes(w io.Writer, list []snapshot.Found, o Terminal) error {
 	shown, widths := chosenColumns(list, o.Width)
-	p := newTable(w, o.Color, o.Width)
+	p := newTable(w, o)
 	p.processLine(bold, shown, widths, func(c *column) string { return c.title }, "PROGRAM")
 	for i := range list {
 		of := &list[i]

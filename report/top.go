@@ -61,13 +61,13 @@ func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 	return p.w.Flush()
 }
 
-func newTable(w io.Writer, color bool, width int) *printer {
-	return &printer{w: bufio.NewWriterSize(w, 16<<10), o: TextOptions{Terminal: Terminal{color, width}}}
+func newTable(w io.Writer, o Terminal) *printer {
+	return &printer{w: bufio.NewWriterSize(w, 16<<10), o: TextOptions{Terminal: o}}
 }
 
 // newTop returns the printer of a table with shortened names.
 func newTop(w io.Writer, o *TopOptions) *printer {
-	p := newTable(w, o.Color, o.Width)
+	p := newTable(w, o.Terminal)
 	if p.o.Full = o.Full; !o.Full {
 		p.longest = longestName
 	}

@@ -118,7 +118,8 @@ func TestDiff(t *testing.T) {
 			"no-mode", TopOptions{},
 			only(profile.Wall)(profiletest.CalmShop()), only(profile.Wall)(profiletest.BusyShop()),
 		},
-		{"resting", TopOptions{Terminal: Terminal{Width: 120}, Rows: 3}, profiletest.BusyShop(), profiletest.RestingShop()},
+		{"resting", TopOptions{Terminal: Terminal{Width: 120}, Rows: 3}, profiletest.BusyShop(),
+			profiletest.RestingShop()},
 		{"itself", TopOptions{Terminal: Terminal{Width: 120}, Rows: 3}, profiletest.BusyShop(), profiletest.BusyShop()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,7 +151,9 @@ func TestEventTables(t *testing.T) {
 		profiletest.Golden(t, "top-events-"+name+".txt", b.Bytes())
 		checkTerminal(t, b.String(), c.o.Color)
 	}
-	for name, o := range map[string]TopOptions{"plain": {}, "120": {Terminal: Terminal{Width: 120}, Sort: Cum, Rows: 3}} {
+	for name, o := range map[string]TopOptions{
+		"plain": {}, "120": {Terminal: Terminal{Width: 120}, Sort: Cum, Rows: 3},
+	} {
 		var b bytes.Buffer
 		if err := Diff(&b, profiletest.EventShop(), profiletest.LaterShop(), o); err != nil {
 			t.Fatal(err)

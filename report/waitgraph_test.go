@@ -281,7 +281,8 @@ func TestWaitGraphLikely(t *testing.T) {
 	for i := range s.Awaits {
 		s.Awaits[i].Object = uint64(0x7f00 + 8*i)
 		need := snapshot.LikelyEdge{
-			Waiter: snapshot.AwaitNode(i), Kind: snapshot.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim",
+			Waiter: snapshot.AwaitNode(i), Kind: snapshot.SemaphoreLock, Object: 1,
+			Type: "System.Threading.SemaphoreSlim",
 		}
 		if i < 2 {
 			need.Holders = []snapshot.WaitNode{snapshot.AwaitNode(1 - i)}

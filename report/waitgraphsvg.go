@@ -305,7 +305,7 @@ func htmlStacks(b *bufio.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) {
 // htmlAwait writes the place of a suspended method, and the methods that await it.
 func htmlAwait(b *bufio.Writer, s *snapshot.Snapshot, at int) {
 	a := &s.Awaits[at]
-	fmt.Fprintf(b, "<details><summary>%s", html.EscapeString(partyName(s, snapshot.AwaitNode(at))))
+	fmt.Fprintf(b, "<details><summary>%s", html.EscapeString(nodeName(s, snapshot.AwaitNode(at))))
 	if a.WaitsFor != nil {
 		b.WriteString(": awaits " + html.EscapeString(awaitedText(a.WaitsFor)))
 	}

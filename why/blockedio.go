@@ -234,7 +234,8 @@ func (v *blockedBehind) text(c *gather.BlockedCall) string {
 	}
 	who := phrase.List(words)
 	if c.Awaited {
-		text := fmt.Sprintf(" %s of this process %s for the end of a child", who, phrase.Verb(v.count(), "waits", "wait"))
+		text := fmt.Sprintf(" %s of this process %s for the end of a child", who,
+			phrase.Verb(v.count(), "waits", "wait"))
 		if v.example != nil {
 			text += ", in " + phrase.Method(gather.OwnFrame(v.example.Frames))
 		} else {

@@ -46,8 +46,8 @@ func judgeCallbacks(e *evidence) []profile.Verdict {
 		refs := []snapshot.ThreadRef{gather.Ref(closer), gather.Ref(calls)}
 		return []profile.Verdict{{
 			Cause: profile.CauseDeadlock, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%s disposes of a CancellationTokenRegistration, in %s, and waits until the callback has "+
-				"ended. %s runs callbacks of a CancellationTokenSource and %s, in %s. Neither has gone on in %s.",
+			Text: fmt.Sprintf("%s disposes of a CancellationTokenRegistration, in %s, and waits until the callback "+
+				"has ended. %s runs callbacks of a CancellationTokenSource and %s, in %s. Neither has gone on in %s.",
 				phrase.ThreadName(refs[0]), phrase.Method(gather.OwnFrame(closer.Frames)), phrase.ThreadName(refs[1]),
 				phrase.Doing(calls), phrase.Method(gather.OwnFrame(calls.Frames)), phrase.Seconds(e.Span())),
 			Evidence: []profile.Evidence{

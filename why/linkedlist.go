@@ -64,8 +64,8 @@ func (e *evidence) grownObjects() (out *linkedList) {
 
 // listVerdict tells of a linked list that has grown.
 func (l *linkedList) listVerdict(e *evidence) profile.Verdict {
-	return l.verdict(e, profile.Likely, "are kept in a linked list", fmt.Sprintf("The shortest way to the last one leads "+
-		"over %s references, so the list is no cache and no index: more is put into the list than is taken out.",
+	return l.verdict(e, profile.Likely, "are kept in a linked list", fmt.Sprintf("The shortest way to the last one "+
+		"leads over %s references, so the list is no cache and no index: more is put into the list than is taken out.",
 		phrase.Number(int64(l.Steps))))
 }
 

@@ -107,9 +107,9 @@ func lostText(l *snapshot.Lost) string {
 		}
 		return fmt.Sprintf("%s %s lost: %s of %s took %s and stopped at a yield return, and nothing refers to %s any "+
 			"more. Nobody can call DisposeAsync, so the finally block that releases the permit does not run. Most "+
-			"likely a caller stopped early, without await foreach or DisposeAsync.", permits, phrase.Verb(n, "is", "are"),
-			phrase.Counted(n, "iterator", "iterators"), l.Iterator, phrase.Verb(n, "it", "a permit each"), phrase.Verb(n, "it",
-				"them"))
+			"likely a caller stopped early, without await foreach or DisposeAsync.", permits,
+			phrase.Verb(n, "is", "are"), phrase.Counted(n, "iterator", "iterators"), l.Iterator,
+			phrase.Verb(n, "it", "a permit each"), phrase.Verb(n, "it", "them"))
 	}
 	if !l.Leased {
 		return "Nobody is seen who would release one: no thread and no suspended method is between taking a " +

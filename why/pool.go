@@ -2,7 +2,6 @@ package why
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"clrsnap/internal/clr/threadpool"
@@ -79,16 +78,13 @@ func judgePool(e *evidence) []profile.Verdict {
 // judgeTimerCallbacks looks for callbacks of timers that take the workers of the pool: a timer calls again, whether the
 // last callback has ended or not.
 func judgeTimerCallbacks(e *evidence) []profile.Verdict {
-	ofTimer := func(t *snapshot.Thread) bool {
-		return t.Role == gather.WorkerRole && gather.Blocked(t) && slices.ContainsFunc(t.Frames,
-			func(f snapshot.Frame) bool { return strings.HasPrefix(f.Method, timerClass) })
-	}
 	in := map[string][]snapshot.ThreadRef{}
 	most := ""
 	threads := e.Threads()
 	for i := range threads {
 		t := threads[i].Last()
-		if m := gather.OwnMethod(t); m != "" && threads[i].Unmoved && ofTimer(t) {
+		if m := gather.OwnMethod(t); m != "" && t.Role == gather.WorkerRole && gather.Blocked(t) &&
+			threads[i].Stays(timerClass) {
 			if in[m] = append(in[m], gather.Ref(t)); len(in[m]) > len(in[most]) {
 				most = m
 			}
@@ -99,8 +95,9 @@ func judgeTimerCallbacks(e *evidence) []profile.Verdict {
 	}
 	first, last := workersOf(e.First()), workersOf(e.Last())
 	example := e.Last().ByID()[in[most][0].OSThreadID]
-	text := fmt.Sprintf("%d callbacks of timers run at the same time, in %s, and none has gone on in %s. A timer calls "+
-		"again although the last callback has not ended. Each callback takes one of the %d workers of the thread pool.",
+	text := fmt.Sprintf("%d callbacks of timers run at the same time, in %s, and none has gone on in %s. A timer "+
+		"calls again although the last callback has not ended. Each callback takes one of the %d workers of the "+
+		"thread pool.",
 		len(in[most]), phrase.Method(gather.OwnFrame(example.Frames)), phrase.Seconds(e.Span()), last.all)
 	if added := last.all - first.all; added > 0 {
 		text += fmt.Sprintf(" The pool has added %s.", phrase.Counted(added, "worker", "workers"))

@@ -21,7 +21,8 @@ func TestEndsOfWaits(t *testing.T) {
 		}{
 			{"leases-lost", profile.CauseLockContention, []string{
 				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)",
-				"All 4 permits are taken. Permits are taken in ", "Depot.Carts.RentAsync", "given back in Depot.Carts.Return",
+				"All 4 permits are taken. Permits are taken in ", "Depot.Carts.RentAsync",
+				"given back in Depot.Carts.Return",
 				"Nobody is seen who would give one back",
 			}},
 			{"leases-lost-threads", profile.CauseLockContention, []string{

@@ -42,6 +42,8 @@ func TestLookStopsNobody(t *testing.T) {
 				return stops(err, before)
 			})
 		}
-		livetest.StopsNobody(t, "a diagnosis", func() int { return look(t, a, why.Options{For: 2 * time.Second}).Stops })
+		livetest.StopsNobody(t, "a diagnosis", func() int {
+			return look(t, a, why.Options{For: 2 * time.Second}).Stops
+		})
 	})
 }

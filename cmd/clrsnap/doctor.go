@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"clrsnap"
 	"clrsnap/report"
 	"clrsnap/snapshot"
+
+	"github.com/spf13/cobra"
 )
 
 func newDoctor(a *app) *cobra.Command {

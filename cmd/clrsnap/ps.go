@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 
-	"github.com/spf13/cobra"
-
 	"clrsnap"
 	"clrsnap/report"
 	"clrsnap/snapshot"
+
+	"github.com/spf13/cobra"
 )
 
 func newPS(a *app) *cobra.Command {

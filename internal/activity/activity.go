@@ -37,8 +37,7 @@ func Of(e *gather.Evidence) *profile.Activity {
 			a.GCShare = gather.AtOnce(r.Weight(profile.GC), r.Duration)
 		}
 		if gather.HasMode(r, profile.Exception) {
-			thrown, _ := gather.Weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Exception })
-			a.ExceptionsPerSecond = float64(thrown) / r.Duration.Seconds()
+			a.ExceptionsPerSecond = float64(r.Weight(profile.Exception)) / r.Duration.Seconds()
 		}
 	}
 	for i := range e.Last().Snap.Threads {
@@ -170,8 +169,7 @@ func standReady(e *gather.Evidence) (out []profile.Evidence) {
 	for i := range threads {
 		w := &threads[i]
 		in, at, looks := w.StaysIn()
-		if w.Last().ManagedThreadID == 0 || !w.AlwaysReady(e) || w.Ready < w.Ran ||
-			looks < 2 {
+		if w.Last().ManagedThreadID == 0 || !w.AlwaysReady(e) || w.Ready < w.Ran || looks < 2 {
 			continue
 		}
 		g := groups[in]
@@ -187,7 +185,8 @@ func standReady(e *gather.Evidence) (out []profile.Evidence) {
 	mode, sampled := e.RunningMode()
 	for _, g := range list {
 		if sampled {
-			if _, n := gather.Weigh(e.Samples, gather.RunsOf(e.Samples, gather.IDs(g.threads), mode)); n >= gather.LeastRun {
+			runs := gather.RunsOf(e.Samples, gather.IDs(g.threads), mode)
+			if _, n := gather.Weigh(e.Samples, runs); n >= gather.LeastRun {
 				continue // the judges have seen the samples
 			}
 		}

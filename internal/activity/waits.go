@@ -88,7 +88,8 @@ func waitingThreads(e *gather.Evidence) (out []profile.Evidence) {
 		switch {
 		case g.first.Wait.Kind == snapshot.ThreadSleep:
 			text = fmt.Sprintf("%s of the thread pool %s in %s: no other work gets %s.",
-				phrase.Counted(n, "worker", "workers"), phrase.Verb(n, "sleeps", "sleep"), in, phrase.Verb(n, "it", "them"))
+				phrase.Counted(n, "worker", "workers"), phrase.Verb(n, "sleeps", "sleep"),
+				in, phrase.Verb(n, "it", "them"))
 		case n > 1: // their objects may differ
 			text = fmt.Sprintf("%d threads wait in %s. One of them, %s, %s.", n, in, who, does)
 		}

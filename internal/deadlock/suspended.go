@@ -306,7 +306,9 @@ func (l *likely) task(who snapshot.WaitNode, obj arch.Addr, ends bool, depth int
 	if err != nil || depth == maxTaskSteps || l.ended(obj, class) {
 		return
 	}
-	need := snapshot.LikelyEdge{Waiter: who, Kind: snapshot.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
+	need := snapshot.LikelyEdge{
+		Waiter: who, Kind: snapshot.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends,
+	}
 	if threads := l.runs[obj]; len(threads) > 0 {
 		if who.Thread < 0 || len(threads) > 1 || threads[0] != who.Thread {
 			need.Holders = []snapshot.WaitNode{snapshot.ThreadNode(threads[0])}

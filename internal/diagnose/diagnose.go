@@ -31,8 +31,8 @@ func (c *checks) add(name string, o snapshot.Outcome, detail, remedy string) {
 
 // Process checks everything that stacks of process pid need, step by step, and finally takes the stacks. Process
 // stops early if the remaining checks are not possible.
-func Process(ctx context.Context, pid int) (out []snapshot.Check) {
-	d := diagnosis{checks: (*checks)(&out)}
+func Process(ctx context.Context, pid int) []snapshot.Check {
+	var d diagnosis
 	blocked := false
 	for _, f := range live.CheckAccess(pid) {
 		v := snapshot.Fine
@@ -42,18 +42,18 @@ func Process(ctx context.Context, pid int) (out []snapshot.Check) {
 		d.add(f.Check, v, f.Detail, f.Remedy)
 	}
 	if blocked {
-		return out
+		return d.checks
 	}
 	p, err := session.Open(ctx, pid, session.Options{NativeOnly: true})
 	if err != nil {
 		d.add("process", snapshot.Blocking, err.Error(), "")
-		return out
+		return d.checks
 	}
 	defer p.Close()
 	d.p = p
 	d.namespace()
 	if !d.runtime() {
-		return out
+		return d.checks
 	}
 	if p.Runtime != nil {
 		d.layouts()
@@ -65,12 +65,12 @@ func Process(ctx context.Context, pid int) (out []snapshot.Check) {
 	if p.Runtime != nil {
 		d.agent()
 	}
-	return out
+	return d.checks
 }
 
 // diagnosis checks an opened process.
 type diagnosis struct {
-	*checks
+	checks
 	p *session.Process
 }
 
@@ -82,7 +82,8 @@ func (d *diagnosis) namespace() {
 		d.add("PID namespace", snapshot.Blocking, err.Error(),
 			"read /proc of the namespace that the process was started from")
 	case ns != pid:
-		d.add("PID namespace", snapshot.Fine, fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
+		d.add("PID namespace", snapshot.Fine,
+			fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
 	default:
 		d.add("PID namespace", snapshot.Fine, "the same as ours", "")
 	}

@@ -12,8 +12,8 @@ import (
 
 // Self lists the rights of this process, and the functions of clrsnap for which the rights are enough, with any
 // target. Process is about a single target.
-func Self() (out []snapshot.Check) {
-	c := (*checks)(&out)
+func Self() []snapshot.Check {
+	var c checks
 	for _, f := range live.CheckSelf() {
 		v := snapshot.Fine
 		if !f.OK {
@@ -23,7 +23,7 @@ func Self() (out []snapshot.Check) {
 	}
 	c.ownSamples()
 	c.confinement()
-	return out
+	return c
 }
 
 // ownSamples says which of three kinds of CPU samples are possible, by sampling this process.
@@ -72,7 +72,7 @@ func (c *checks) confinement() {
 		c.add(name, snapshot.Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; "+
 			"a newer kernel denies signals and abstract sockets, too", first, abi), "")
 	default:
-		c.add(name, snapshot.Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, "+
-			"signals and abstract sockets", first, abi), "")
+		c.add(name, snapshot.Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, "+
+			"TCP, signals and abstract sockets", first, abi), "")
 	}
 }

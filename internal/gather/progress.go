@@ -2,6 +2,7 @@ package gather
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -23,16 +24,25 @@ const shortWalk = 500 * time.Millisecond
 // inFlight notes the requests and async methods in flight before samples are taken, if that is quick.
 func (g *Gatherer) inFlight(ctx context.Context) {
 	const unseen = "Whether requests and async methods go on was not found out: %v."
-	n := len(g.Heaps)
-	if g.heapMissing || n == 0 {
+	if g.heapMissing || len(g.Heaps) == 0 {
 		return
 	}
 	g.progress("requests and async methods")
-	if took := g.Heaps[n-1].Duration; took > shortWalk {
-		g.Miss(unseen, "a walk of the heap takes "+phrase.Seconds(took))
-	} else if err := g.flight(ctx); err != nil && ctx.Err() == nil {
+	err := g.slow()
+	if err == nil {
+		err = g.flight(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
 		g.Miss(unseen, err)
 	}
+}
+
+// slow says that the heap is too large for more walks; nil: the count of the heap was quick.
+func (g *Gatherer) slow() error {
+	if took := g.Heaps[len(g.Heaps)-1].Duration; took > shortWalk {
+		return errors.New("a walk of the heap takes " + phrase.Seconds(took))
+	}
+	return nil
 }
 
 // movedLook is how long after the look at the end another look follows, if the collector has moved objects.
@@ -42,11 +52,11 @@ const movedLook = time.Second
 // as before, but none is known. A wait is known by the addresses of its objects.
 func moved(before, after *FlightLook) bool {
 	const few = 10 // waits that may be as many by chance
-	was, is := WaitsOf(before), WaitsOf(after)
 	if len(StoodStill(before, after)) > 0 {
 		return false
 	}
-	for key, n := range was {
+	is := WaitsOf(after)
+	for key, n := range WaitsOf(before) {
 		if n >= few && is[key] == n {
 			return true
 		}

@@ -201,21 +201,8 @@ func ThrowingShare(r *profile.Recording) float64 {
 	if !HasMode(r, profile.CPU) {
 		return 0
 	}
-	all, sum := int64(0), int64(0)
-	for i := range r.Samples {
-		x := &r.Samples[i]
-		if x.Mode != profile.CPU {
-			continue
-		}
-		all += x.Weight
-		if Throws(r, x.Node) {
-			sum += x.Weight
-		}
-	}
-	if all == 0 {
-		return 0
-	}
-	return float64(sum) / float64(all)
+	sum, _ := Weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.CPU && Throws(r, x.Node) })
+	return float64(sum) / float64(max(r.Weight(profile.CPU), 1))
 }
 
 // Throws reports whether a sample is below the functions of throwing.

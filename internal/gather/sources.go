@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"clrsnap/internal/heapwalk"
-	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/snapshot"
 )
@@ -21,8 +20,8 @@ const unkeptTasks = "What keeps the tasks that the program waits for was not fou
 // keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
 // the heap is quick to read.
 func (g *Gatherer) keptTasks(ctx context.Context) {
-	l, n := g.LastFlight(), len(g.Heaps)
-	if l == nil || n == 0 {
+	l := g.LastFlight()
+	if l == nil || len(g.Heaps) == 0 {
 		return
 	}
 	var failed []uint64
@@ -35,8 +34,8 @@ func (g *Gatherer) keptTasks(ctx context.Context) {
 	if len(l.Sources)+len(failed)+len(threads) == 0 {
 		return
 	}
-	if took := g.Heaps[n-1].Duration; took > shortWalk {
-		g.Miss(unkeptTasks, "a walk of the heap takes "+phrase.Seconds(took))
+	if err := g.slow(); err != nil {
+		g.Miss(unkeptTasks, err)
 		return
 	}
 	g.progress("what keeps tasks")

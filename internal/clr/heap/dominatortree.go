@@ -29,7 +29,7 @@ const (
 
 // Dominators sums up the bytes that objects retain. nil: the search was stopped.
 func (r *Retained) Dominators(o DominatorOptions) []Dominator {
-	k := keepers{o: o, at: map[uint64]int32{}, all: []Dominator{{Label: -1}}, depth: []uint8{0}}
+	k := dominatorTree{o: o, at: map[uint64]int32{}, all: []Dominator{{Label: -1}}, depth: []uint8{0}}
 	of := make([]int32, len(r.object)) // by vertex; a passed-over vertex has the Dominator above, as a complement
 	ask := asking{stopped: o.Stopped}
 	for v := 1; v < len(r.object) && !ask.end(); v++ {
@@ -66,8 +66,8 @@ func (r *Retained) Dominators(o DominatorOptions) []Dominator {
 	return k.all
 }
 
-// keepers builds the tree.
-type keepers struct {
+// dominatorTree builds the tree.
+type dominatorTree struct {
 	o     DominatorOptions
 	all   []Dominator
 	depth []uint8
@@ -75,7 +75,7 @@ type keepers struct {
 }
 
 // below returns the Dominator of a label below another Dominator.
-func (k *keepers) below(parent, label int32) int32 {
+func (k *dominatorTree) below(parent, label int32) int32 {
 	if k.all[parent].Label == label {
 		return parent
 	}
