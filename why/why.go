@@ -65,7 +65,7 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	}
 	defer g.Close()
 	err = g.Gather(ctx)
-	if len(g.Looks) == 0 && !g.Held() {
+	if len(g.Looks) == 0 && !g.Held() || errors.Is(err, clrsnap.ErrMayBlock) {
 		return nil, err
 	}
 	if err = unlessHeld(err, &g.Evidence); err == nil {

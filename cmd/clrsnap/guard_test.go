@@ -153,10 +153,10 @@ func TestSlowFiles(t *testing.T) {
 }
 
 // TestSlowFolder: a program runs from a file system in user space, as in a container without root. The program is read
-// like any other as long as the file system answers.
+// like any other as long as the file system answers. TestSlowFolder is not parallel: commands of other tests would see
+// the mount.
 func TestSlowFolder(t *testing.T) {
 	runtime := testenv.OrdinaryRuntime(t)
-	t.Parallel()
 	if !slices.Contains(testenv.Shapes(runtime), testenv.SelfContained) {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED ON %s: it cannot be made self-contained here", runtime)
 	}
@@ -181,6 +181,26 @@ func TestSlowFolder(t *testing.T) {
 		`gave up after 5s: .* process `+pid+` .* is a file system of type fuse\.slow`)
 	order("answering")
 	look()
+}
+
+// TestMountDuringLook: while why looks at a program, somebody mounts a file system in user space. why looks once more,
+// under a guard, and misses nothing.
+func TestMountDuringLook(t *testing.T) {
+	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "3"}})
+	c, control := startOnTerminal(t, 2000, nil, "why", strconv.Itoa(app.PID))
+	shown := ""
+	for !strings.Contains(shown, "looking at process") {
+		var b [4096]byte
+		n, err := control.Read(b[:])
+		must(t, err)
+		shown += string(b[:n])
+	}
+	slowFolder(t, t.TempDir())
+	shown += allShown(c, control)
+	if c.ProcessState.ExitCode() != 0 || !strings.Contains(shown, " of samples: ") ||
+		strings.Contains(shown, "wait for ever") {
+		t.Errorf("status %d: %s", c.ProcessState.ExitCode(), shown)
+	}
 }
 
 // interrupted sends Ctrl-C once the command has said something.

@@ -29,11 +29,25 @@ func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
 // terminalWith is terminal with more in the environment.
 func terminalWith(t *testing.T, columns uint16, env []string, args ...string) (string, int) {
 	t.Helper()
+	c, control := startOnTerminal(t, columns, env, args...)
+	return allShown(c, control), c.ProcessState.ExitCode()
+}
+
+// allShown reads a terminal until the command ends.
+func allShown(c *exec.Cmd, control io.Reader) string {
+	shown, _ := io.ReadAll(bufio.NewReader(control)) // ends with EIO when the command ends
+	_ = c.Wait()                                     // the status has the outcome
+	return strings.ReplaceAll(string(shown), "\r\n", "\n")
+}
+
+// startOnTerminal starts clrsnap on a terminal, and returns the terminal's other side.
+func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string) (*exec.Cmd, *os.File) {
+	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer control.Close()
+	t.Cleanup(func() { control.Close() })
 	fd := int(control.Fd())
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
@@ -58,9 +72,7 @@ func terminalWith(t *testing.T, columns uint16, env []string, args ...string) (s
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, _ := io.ReadAll(bufio.NewReader(control)) // ends with EIO when the command ends
-	_ = c.Wait()                                     // the status has the outcome
-	return strings.ReplaceAll(string(shown), "\r\n", "\n"), c.ProcessState.ExitCode()
+	return c, control
 }
 
 // recordingFile writes a recording of a single method with a long name.

@@ -156,6 +156,7 @@ func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
 	d, err := why.Look(ctx, pid, why.Options{Process: o, For: f.duration, NoAgent: f.noAgent, Progress: pr.show})
 	pr.end()
 	if d == nil {
+		a.collects.Store(false)
 		return hint(err, a.runningProcess(pid))
 	}
 	if werr := a.writeWhy(d, out, f); werr != nil {

@@ -48,7 +48,9 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	g.census(ctx)
 	g.inFlight(ctx)
 	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
-	g.sample(ctx, max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4, leastSampling))
+	if err := g.sample(ctx, max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4, leastSampling)); err != nil {
+		return err
+	}
 	for i := range 2 {
 		if i > 0 && !session.Sleep(ctx, lookGap) {
 			return ctx.Err()
@@ -180,18 +182,22 @@ func (p poolFinder) state() *threadpool.State {
 	return &s
 }
 
-// sample records the process for some time.
-func (g *Gatherer) sample(ctx context.Context, d time.Duration) {
+// sample records the process for some time. A recording that fails is a gap in the evidence. Only an ErrMayBlock is an
+// error: the caller can look from a process that may block.
+func (g *Gatherer) sample(ctx context.Context, d time.Duration) error {
 	g.progress("samples")
 	o := record.Options{Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: sampleRate, Duration: d}
 	if g.mayLoad() {
 		r, err := g.recordEvents(ctx, o)
 		if err == nil {
 			g.Samples = r
-			return
+			return nil
 		}
 		if ctx.Err() != nil {
-			return
+			return nil
+		}
+		if errors.Is(err, clrsnap.ErrMayBlock) {
+			return err
 		}
 		g.Miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
 		o.Duration = max(leastSampling, g.o.For-time.Since(g.start)-lookGap)
@@ -201,9 +207,12 @@ func (g *Gatherer) sample(ctx context.Context, d time.Duration) {
 	switch {
 	case err == nil:
 		g.Samples = r
+	case errors.Is(err, clrsnap.ErrMayBlock):
+		return err
 	case ctx.Err() == nil:
 		g.Miss("No samples were taken: %v.", err)
 	}
+	return nil
 }
 
 // record records with a second Process, because a recording needs a Process for itself.
