@@ -161,7 +161,8 @@ var mayImport = map[string]string{
 		"internal/session internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
 	"internal/naming": "snapshot symbols internal/arch internal/assemblies internal/clr internal/clr/* " +
-		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target internal/walk",
+		"internal/engine internal/foreign internal/locate internal/module internal/source internal/target " +
+		"internal/walk",
 	"internal/awaits": "snapshot internal/arch internal/clr internal/clr/* internal/engine internal/moment " +
 		"internal/naming internal/source internal/target internal/unwind/insns internal/walk",
 	"internal/exceptions": "snapshot internal/arch internal/clr internal/clr/* internal/engine internal/moment " +

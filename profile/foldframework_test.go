@@ -143,7 +143,8 @@ func TestFoldsWait(t *testing.T) {
 	lock := []string{"n:pthread_cond_wait", "System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
 		"System.Threading.WaitSubsystem.Wait", "System.Threading.WaitHandle.WaitOneNoCheck",
 		"System.Threading.Lock.TryEnterSlow", "System.Threading.Lock.Enter", "own:Web.Orders.Hold"}
-	if got := snapshot.Folds(framesOf(lock)); !slices.Equal(got, []snapshot.Fold{{First: 2, Frames: 3, Parts: "wait"}}) {
+	one := []snapshot.Fold{{First: 2, Frames: 3, Parts: "wait"}}
+	if got := snapshot.Folds(framesOf(lock)); !slices.Equal(got, one) {
 		t.Errorf("%+v", got)
 	}
 	if got := snapshot.Folds(framesOf(append(lock[:1:1], lock[3:]...))); len(got) != 0 {

@@ -46,7 +46,8 @@ func checkAwaits(t *testing.T, runtime string) {
 		for i := range r.Samples {
 			s := &r.Samples[i]
 			methods := awaiting(r, s.Node)
-			if want, ok := blocked[r.Threads[s.Thread].Name]; ok && s.Mode == profile.Wall && s.State == profile.Waiting {
+			if want, ok := blocked[r.Threads[s.Thread].Name]; ok && s.Mode == profile.Wall &&
+				s.State == profile.Waiting {
 				if name := r.Threads[s.Thread].Name; !seen[name] {
 					seen[name] = true
 					if !sameMethods(methods, strings.Split(want, "\t")) {

@@ -30,7 +30,9 @@ func TestGenerics(t *testing.T) {
 		r := livetest.Recorded(t, p, record.Options{
 			Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 500, Duration: 2 * time.Second,
 		})
-		function := func(node int32) *profile.Function { return &r.Functions[r.Locations[r.Nodes[node].Location].Function] }
+		function := func(node int32) *profile.Function {
+			return &r.Functions[r.Locations[r.Nodes[node].Location].Function]
+		}
 		for i := 1; i < len(r.Nodes); i++ {
 			f := function(int32(i))
 			if f.Method == "Generics.Deep`1.Go" && strings.Contains(f.Display, "__Canon") {

@@ -25,7 +25,7 @@ type Requests struct {
 // RequestGroup is requests for one path that wait in one place.
 type RequestGroup struct {
 	Method string
-	Path   string // the pattern of the endpoint, "/orders/{id:int}"; if not known, the path, or the common start of paths
+	Path   string // the endpoint's pattern, "/orders/{id:int}"; if not known, the path, or the common start of paths
 	Doing  Doing
 
 	Requests []Request // the earliest first

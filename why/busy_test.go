@@ -88,8 +88,8 @@ func TestLocks(t *testing.T) {
 	none(t, judgeLocks(moving(same(4, busy...))))
 	// Threads that never get the lock are told, even if few.
 	verdict(t, judgeLocks(same(4, busy...)), profile.CauseLockContention, profile.Likely,
-		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and no thread has "+
-			"got it")
+		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and no thread "+
+			"has got it")
 	none(t, judgeLocks(same(4, queueFor(1)...)))
 	starved := holding(running(1, "Shop.Journal.Flush"), 0x10) // has not run, and waits for nothing
 	none(t, judgeLocks(same(4, starved, waiting(10, wants(0x10, 1), enter, "Shop.Journal.Append"))))
@@ -678,8 +678,8 @@ func TestLittleCPU(t *testing.T) {
 		says       string  // "": nothing
 	}{
 		{"beside others", 10, 0.02, 0.9, 0,
-			"on average 9.0 threads were ready to run and had no CPU (98 % of their time), while 0.20 CPUs were used. " +
-				"Other programs used 1.80 of the machine's 2 CPUs."},
+			"on average 9.0 threads were ready to run and had no CPU (98 % of their time), while 0.20 CPUs were " +
+				"used. Other programs used 1.80 of the machine's 2 CPUs."},
 		{"alone", 10, 0.2, 0.8, 0, ""},
 		{"one of two CPUs may be used", 10, 0.1, 0.9, 1,
 			"on average 9.0 threads were ready to run and had no CPU (90 % of their time), while 1.00 CPUs were used."},

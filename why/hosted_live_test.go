@@ -34,8 +34,8 @@ func TestFaults(t *testing.T) {
 				all += shows(&profile.Verdict{Text: e.Text, Evidence: []profile.Evidence{e}}) + "\n"
 			}
 			for _, s := range []string{"3 calls of Depot.Methods.Consume{async} have ended with " +
-				"System.InvalidOperationException: the queue is closed; nobody has observed the exception; the task is kept by " +
-				"static field Depot.Methods.failed",
+				"System.InvalidOperationException: the queue is closed; nobody has observed the exception; the task " +
+				"is kept by static field Depot.Methods.failed",
 				"Depot.Methods.Take{async}", "1 call of Depot.Methods.Count has ended with System.ArgumentException"} {
 				if !strings.Contains(all, s) {
 					t.Errorf("%q is not in %s", s, all)

@@ -216,8 +216,9 @@ func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool) profile.
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Calls queue for connections: %s of HttpClient to %s wait for a connection%s. HttpClient may have "+
-			"%s to the server (MaxConnectionsPerServer), and no connection is free.", phrase.Counted(p.Queued, "call", "calls"),
+		Text: fmt.Sprintf("Calls queue for connections: %s of HttpClient to %s wait for a connection%s. HttpClient "+
+			"may have %s to the server (MaxConnectionsPerServer), and no connection is free.",
+			phrase.Counted(p.Queued, "call", "calls"),
 			p.Authority, h.caller(), phrase.Counted(p.HTTP1.Maximum, "connection", "connections")),
 		Commands: []string{"clrsnap requests " + e.Again()},
 	}

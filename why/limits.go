@@ -77,15 +77,15 @@ func groupMemory(e *evidence) []profile.Verdict {
 			Evidence: []profile.Evidence{
 				{Text: fmt.Sprintf("Group %s: %s used, %s of that are file pages that can be given back, limit %s.",
 					m.Group, phrase.BytesOf(m.Used), phrase.BytesOf(m.Reclaim), phrase.BytesOf(limit))},
-				{Text: fmt.Sprintf("The process has %s in RAM, with file pages and shared memory that may count for others.",
-					phrase.BytesOf(last.Rss))},
+				{Text: fmt.Sprintf("The process has %s in RAM, with file pages and shared memory that may count for "+
+					"others.", phrase.BytesOf(last.Rss))},
 			},
 			Commands: []string{fmt.Sprintf("clrsnap heap %d", e.Process.PID)},
 		}
 		if !reached {
 			v.Certainty = profile.Possible
-			v.Text = fmt.Sprintf("The control group's memory is nearly used up: %s of %s. The limit was not reached in %s.",
-				phrase.BytesOf(used), phrase.BytesOf(limit), phrase.Seconds(last.At-first.At))
+			v.Text = fmt.Sprintf("The control group's memory is nearly used up: %s of %s. The limit was not reached "+
+				"in %s.", phrase.BytesOf(used), phrase.BytesOf(limit), phrase.Seconds(last.At-first.At))
 		}
 		if m.Kills > 0 {
 			v.Text += fmt.Sprintf(" The kernel has killed %s of the group, or of groups below it, meanwhile.",
@@ -109,8 +109,8 @@ func judgeKilled(e *evidence) []profile.Verdict {
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseMemoryPressure, Certainty: profile.Likely,
-		Text: fmt.Sprintf("The process has ended, and %s before, %s of the %s of memory of its control group were used: "+
-			"most likely the kernel has killed the process.", phrase.Seconds(e.Took-last.At),
+		Text: fmt.Sprintf("The process has ended, and %s before, %s of the %s of memory of its control group were "+
+			"used: most likely the kernel has killed the process.", phrase.Seconds(e.Took-last.At),
 			phrase.BytesOf(m.Limit()-m.Left()),
 			phrase.BytesOf(m.Limit())),
 		Evidence: []profile.Evidence{
@@ -253,9 +253,9 @@ func (e *evidence) moreDescriptors() []profile.Verdict {
 	rate := float64(grown) / took.Seconds()
 	v := profile.Verdict{
 		Cause: profile.CauseDescriptors, Certainty: profile.Possible,
-		Text: fmt.Sprintf("Descriptors become more: %s are open, %s more than %s before (%.1f a second). It has gone on "+
-			"like this since the program started, %s ago: more is opened than is closed, unless more and more clients come.",
-			phrase.Number(int64(last.Files)), phrase.Number(int64(grown)), phrase.Seconds(took), rate,
+		Text: fmt.Sprintf("Descriptors become more: %s are open, %s more than %s before (%.1f a second). It has gone "+
+			"on like this since the program started, %s ago: more is opened than is closed, unless more and more "+
+			"clients come.", phrase.Number(int64(last.Files)), phrase.Number(int64(grown)), phrase.Seconds(took), rate,
 			phrase.Seconds(e.Age)),
 		Evidence: kindsOf(last),
 		Commands: []string{fmt.Sprintf("lsof -p %d", e.Process.PID)},

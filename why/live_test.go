@@ -420,14 +420,14 @@ func TestStandstill(t *testing.T) {
 			says      []string
 		}{
 			{"reader", profile.Likely, []string{"5 async methods wait for room in a channel, which is full, in " +
-				"Shop.Stuck.Send", "Nobody is seen who takes items from a channel. Shop.Stuck.Carry{async}, which did, " +
-				"has ended with System.FormatException: no such street."}},
+				"Shop.Stuck.Send", "Nobody is seen who takes items from a channel. Shop.Stuck.Carry{async}, which " +
+				"did, has ended with System.FormatException: no such street."}},
 			{"phases", profile.Possible, []string{"3 threads wait, such as phase-", "waits at Barrier",
 				"in Shop.Stuck.Meet", "No other code of Shop.Stuck runs or is suspended."}},
 			{"licence", profile.Possible, []string{"12 threads wait, such as job-", "Shop.Stuck.Check",
 				"kept by static field Shop.Stuck.licence"}},
-			{"failing", profile.Possible, []string{"3 threads try something again and again, and fail each time: all were " +
-				"in Shop.Busy.Save", "System.InvalidOperationException", "Shop.Busy.Lock"}},
+			{"failing", profile.Possible, []string{"3 threads try something again and again, and fail each time: all " +
+				"were in Shop.Busy.Save", "System.InvalidOperationException", "Shop.Busy.Lock"}},
 			{"messages,gate,steps,slow-reader", "", nil},
 		} {
 			t.Run(tt.of, func(t *testing.T) {

@@ -255,8 +255,8 @@ func (c *convoy) ofTimers(e *evidence) string {
 	if n < fewWaiters {
 		return ""
 	}
-	return fmt.Sprintf(" In the last look, %d callbacks of timers wait. Callbacks pile up if they take longer than the "+
-		"timer's period.", n)
+	return fmt.Sprintf(" In the last look, %d callbacks of timers wait. Callbacks pile up if they take longer than "+
+		"the timer's period.", n)
 }
 
 // takesTurns reports whether the threads look like consumers of a queue that wait for work in turn.

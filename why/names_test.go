@@ -24,5 +24,6 @@ func TestNameServer(t *testing.T) {
 	verdict(t, judgeNames(same(3, look(1, 100, in))), profile.CauseRemoteCall, profile.Possible, "1 thread waits")
 	none(t, judgeNames(looksAt(ask(100), ask(200), ask(300))))
 	none(t, judgeNames(same(3, look(1, 100, ""), look(2, 100, ""))))
-	none(t, judgeNames(looksAt(ask(100), []snapshot.Thread{running(1, "Shop.Prices.Ask"), running(2, "Shop.Prices.Ask")})))
+	runs := []snapshot.Thread{running(1, "Shop.Prices.Ask"), running(2, "Shop.Prices.Ask")}
+	none(t, judgeNames(looksAt(ask(100), runs)))
 }

@@ -48,8 +48,8 @@ func judgeNativeGrowth(e *evidence) []profile.Verdict {
 		Cause: profile.CauseNativeGrowth, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Memory that is not the managed heap's grows, by %s a second: memory of malloc, of native "+
 			"libraries, or of the runtime itself.", phrase.BytesOf(speed)),
-		Evidence: []profile.Evidence{{Text: fmt.Sprintf("%s more in %s. Now it is %s of the %s that the process has in "+
-			"RAM; the managed heap has %s.", phrase.BytesOf(grown), phrase.Seconds(took),
+		Evidence: []profile.Evidence{{Text: fmt.Sprintf("%s more in %s. Now it is %s of the %s that the process has "+
+			"in RAM; the managed heap has %s.", phrase.BytesOf(grown), phrase.Seconds(took),
 			phrase.BytesOf(last.Memory.Native),
 			phrase.BytesOf(last.Memory.RSS), phrase.BytesOf(last.Memory.Managed))}},
 		Commands: []string{

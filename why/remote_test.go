@@ -120,7 +120,8 @@ func TestCallQueue(t *testing.T) {
 		return gather.FlightLook{InFlight: &requests.InFlight{Requests: &snapshot.Requests{
 			Calls: []snapshot.CallGroup{
 				{Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallConnection,
-					Doing: snapshot.Doing{Frames: stack("Shop.Supplier.GetAsync")}, Calls: make([]snapshot.ClientCall, queued)},
+					Doing: snapshot.Doing{Frames: stack("Shop.Supplier.GetAsync")},
+					Calls: make([]snapshot.ClientCall, queued)},
 				{Authority: "supplier:6352", Path: "/prices", Phase: snapshot.CallAnswer,
 					Calls: make([]snapshot.ClientCall, 2)},
 			},

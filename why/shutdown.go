@@ -149,12 +149,12 @@ func (e *evidence) keptAlive(threads []gather.Watched) []profile.Verdict {
 		}
 	}
 	first := keepers[0].Last()
-	text := fmt.Sprintf("Main has returned, and the process does not end: %s, a foreground thread, has not moved since "+
-		"the first look. It is in %s, and %s.", phrase.ThreadName(gather.Ref(first)),
+	text := fmt.Sprintf("Main has returned, and the process does not end: %s, a foreground thread, has not moved "+
+		"since the first look. It is in %s, and %s.", phrase.ThreadName(gather.Ref(first)),
 		phrase.Method(gather.OwnFrame(first.Frames)), phrase.Doing(first))
 	if n := len(keepers); n > 1 {
-		text = fmt.Sprintf("Main has returned, and the process does not end: %d foreground threads have not moved since "+
-			"the first look. One of them, %s, is in %s, and %s.", n, phrase.ThreadName(gather.Ref(first)),
+		text = fmt.Sprintf("Main has returned, and the process does not end: %d foreground threads have not moved "+
+			"since the first look. One of them, %s, is in %s, and %s.", n, phrase.ThreadName(gather.Ref(first)),
 			phrase.Method(gather.OwnFrame(first.Frames)), phrase.Doing(first))
 	}
 	v := e.shutdown(text, first)

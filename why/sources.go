@@ -281,8 +281,8 @@ func (e *evidence) stalledSources(before, after *gather.FlightLook) (out []profi
 		}
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%s for a TaskCompletionSource, in %s, and none of the %d that waited %s ago has gone on.",
-				who, phrase.Method(gather.OwnFrame(w.frames)), n, phrase.Seconds(after.At-before.At)),
+			Text: fmt.Sprintf("%s for a TaskCompletionSource, in %s, and none of the %d that waited %s ago has gone "+
+				"on.", who, phrase.Method(gather.OwnFrame(w.frames)), n, phrase.Seconds(after.At-before.At)),
 			Evidence: []profile.Evidence{{Text: "One of them waits here:", Frames: w.frames, Threads: w.threads}},
 			Commands: []string{"clrsnap tasks " + e.Again()},
 		}}

@@ -26,7 +26,8 @@ func TestEndsOfWaits(t *testing.T) {
 				"Nobody is seen who would give one back",
 			}},
 			{"leases-lost-threads", profile.CauseLockContention, []string{
-				"6 threads wait for a permit of SemaphoreSlim", "All 4 permits are taken. Permits are taken in Depot.Carts.Rent",
+				"6 threads wait for a permit of SemaphoreSlim",
+				"All 4 permits are taken. Permits are taken in Depot.Carts.Rent",
 				"given back in Depot.Carts.Return", "Nobody is seen who would give one back",
 			}},
 			{"leases-held", "", nil},
@@ -121,8 +122,8 @@ func TestPiles(t *testing.T) {
 			{"queue-flows", "", nil},
 			{"queue-unsent", profile.CauseHeapGrowth, []string{
 				"ConcurrentQueue<string> has", "kept by static field Depot.Unsent.cards",
-				"Depot.Unsent.Send{async}, a method of the class that keeps it, has ended with System.IO.IOException: " +
-					"the office is closed",
+				"Depot.Unsent.Send{async}, a method of the class that keeps it, has ended with " +
+					"System.IO.IOException: the office is closed",
 			}},
 		} {
 			t.Run(tt.of, func(t *testing.T) {

@@ -256,8 +256,8 @@ func (e *evidence) standstillVerdict(s *standstill, c profile.Certainty) profile
 		e.addSource(&v, s.source)
 	}
 	if c == profile.Likely {
-		v.Text += " No other thread of the program runs, reads or sleeps for a time, nothing is queued, and no timer of " +
-			"the program is armed: nobody is seen who could end the wait."
+		v.Text += " No other thread of the program runs, reads or sleeps for a time, nothing is queued, and no timer " +
+			"of the program is armed: nobody is seen who could end the wait."
 	} else {
 		v.Text += " Threads that wait for news look the same."
 	}

@@ -20,7 +20,9 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}
 	}
-	for _, s := range []string{"", "0", "-1", "0.5", "KB", "1GB", "1KBB", "1e30", "NaN", "Inf", "many", "2e12", "2e6MB"} {
+	for _, s := range []string{
+		"", "0", "-1", "0.5", "KB", "1GB", "1KBB", "1e30", "NaN", "Inf", "many", "2e12", "2e6MB",
+	} {
 		if got, err := parseBytes(s); err == nil || !strings.Contains(err.Error(), "--alloc-every") {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}

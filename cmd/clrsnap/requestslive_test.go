@@ -70,7 +70,8 @@ func testRequestsVerb(t *testing.T, runtime string) {
 		`^    Requests\.Hanging\.Block\(Gate\)`,
 		`^1 × GET /task/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /task/7 .* on \.NET TP `+
 			`Worker \(\d+\)`,
-		`^    Requests\.Hanging\.OnTask\{lambda [\d_]+\}\(\).*\n    awaited by Requests\.Hanging\.OnTask\{async\}\(Gate\)`,
+		`^    Requests\.Hanging\.OnTask\{lambda [\d_]+\}\(\).*\n`+
+			`    awaited by Requests\.Hanging\.OnTask\{async\}\(Gate\)`,
 		`^1 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for a connection$`,
 		`^    127\.0\.0\.1:\d+: 2 calls on 2 of at most 2 connections; 1 call waits for one$`,
 		`^7 requests in flight, 3 calls going out`)
@@ -147,7 +148,8 @@ func wantRequests(t *testing.T, doc string, live bool) {
 			}
 		}
 	}
-	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 || states["/task/{id} waiting"] != 1 ||
+	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 ||
+		states["/task/{id} waiting"] != 1 ||
 		states["/upstream/{id} waiting"] != 3 || phases["answer"] != 2 || phases["connection"] != 1 {
 		t.Errorf("%v, %v", states, phases)
 	}

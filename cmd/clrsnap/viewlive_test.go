@@ -149,7 +149,9 @@ func checkIdleJSON(t *testing.T, file string) {
 func TestViewRecursion(t *testing.T) {
 	layer.Live(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
-		app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "1", "--pool", "0"}, Runtime: runtime})
+		app := testenv.Start(t, "idle", testenv.Options{
+			Args: []string{"--threads", "1", "--pool", "0"}, Runtime: runtime,
+		})
 		file := filepath.Join(t.TempDir(), "a.clrsnap")
 		for begin := time.Now(); ; { // until the thread was sampled
 			record := limited(t, "record", fmt.Sprint(app.PID), "-m", "wall", "-d", "500ms", "-o", file)

@@ -199,8 +199,8 @@ func standReady(e *gather.Evidence) (out []profile.Evidence) {
 			who, was = phrase.ThreadsOf(len(refs)), "were"
 		}
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s %s ready to run nearly all the time, in %s in %d of %d looks. With so little CPU time "+
-				"it cannot be told whether that is a loop.", who, was, phrase.Method(gather.OwnFrame(g.at.Frames)),
+			Text: fmt.Sprintf("%s %s ready to run nearly all the time, in %s in %d of %d looks. With so little CPU "+
+				"time it cannot be told whether that is a loop.", who, was, phrase.Method(gather.OwnFrame(g.at.Frames)),
 				g.looks, len(e.Looks)),
 			Frames: g.at.Frames, Threads: refs,
 		})

@@ -120,10 +120,17 @@ func attempts(k *task, n int, o *opened) map[string]string {
 		"mode":         func() error { return o.made[n].Chmod(0o600) },
 		"mode by name": func() error { return unix.Chmod(at("read"), 0o600) },
 		"owner":        func() error { return o.made[n].Chown(os.Getuid(), os.Getgid()) },
-		"times":        func() error { return unix.UtimesNanoAt(unix.AT_FDCWD, at("read"), make([]unix.Timespec, 2), 0) },
-		"attribute":    func() error { return unix.Setxattr(at("read"), "user.clrsnap", []byte("x"), 0) },
-		"limit":        func() error { return unix.Prlimit(0, unix.RLIMIT_CORE, nil, new(unix.Rlimit)) },
-		"key":          func() error { _, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING, true); return err },
+		"times": func() error {
+			return unix.UtimesNanoAt(unix.AT_FDCWD, at("read"), make([]unix.Timespec, 2),
+				0)
+		},
+		"attribute": func() error { return unix.Setxattr(at("read"), "user.clrsnap", []byte("x"), 0) },
+		"limit":     func() error { return unix.Prlimit(0, unix.RLIMIT_CORE, nil, new(unix.Rlimit)) },
+		"key": func() error {
+			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING,
+				true)
+			return err
+		},
 		"signals": func() error {
 			_, err := unix.FcntlInt(o.made[n].Fd(), unix.F_SETOWN, os.Getpid())
 			return err
@@ -397,7 +404,8 @@ func TestFree(t *testing.T) {
 	got := play(t, task{Free: true}).threads[0]
 	for name, confined := range onlyOutput() {
 		switch name {
-		case "MPTCP", "ring", "x32", "look inside", "bind", "key", "type", "attribute": // not in every kernel, or folder
+		case "MPTCP", "ring", "x32", "look inside", "bind", "key", "type", "attribute":
+			// not in every kernel, or folder
 			continue
 		}
 		if w := cmp.Or(want[name], "done"); confined != "done" && got[name] != w {

@@ -69,7 +69,8 @@ func (c *BlockedCall) EndText() string {
 	if len(c.Ends) == 0 {
 		switch {
 		case c.IsTerminal():
-			return " The terminal takes nothing: somebody has stopped the output (Ctrl-S), or no program reads the output."
+			return " The terminal takes nothing: somebody has stopped the output (Ctrl-S), or no program reads the " +
+				"output."
 		case c.IsSocket() && c.hidden:
 			return " The other end was not found on this machine, and " + c.either("takes nothing.", "sends nothing.")
 		}

@@ -188,7 +188,8 @@ func (p *Pile) Text(age time.Duration) string {
 			more, targets)
 	case heapwalk.Timers:
 		return fmt.Sprintf("%s timers are active, %s%s. Timers are started and not disposed of, and each timer "+
-			"keeps the target of its callback. %s", phrase.Number(int64(p.Count)), more, p.calls("most of them for "), all)
+			"keeps the target of its callback. %s", phrase.Number(int64(p.Count)), more,
+			p.calls("most of them for "), all)
 	case heapwalk.Token:
 		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. Registrations and linked sources are not "+
 			"disposed of, and stay until the token is cancelled. %s", phrase.Number(int64(p.Count)), more,
@@ -198,8 +199,8 @@ func (p *Pile) Text(age time.Duration) string {
 		return fmt.Sprintf("a %s has %s elements, %s. %s More is put in than is taken out.", p.Type,
 			phrase.Number(int64(p.Count)), more, all)
 	}
-	return fmt.Sprintf("a %s has %s elements, %s. %s Elements are added and not removed, unless the collection is meant "+
-		"to grow.",
+	return fmt.Sprintf("a %s has %s elements, %s. %s Elements are added and not removed, unless the collection is "+
+		"meant to grow.",
 		strings.TrimSuffix(p.Type, "+Tables"), // a ConcurrentDictionary keeps its elements there
 		phrase.Number(int64(p.Count)), more, all)
 }

@@ -35,8 +35,8 @@ func (g *Gatherer) census(ctx context.Context) {
 	case err != nil:
 		g.Miss("The heap was not looked at: %v.", err)
 	case h.Partial && ctx.Err() == nil:
-		g.Miss("The heap was not looked at: a walk did not end within %v. clrsnap heap %d --every 30s shows what grows.",
-			walkWithin, g.Process.PID)
+		g.Miss("The heap was not looked at: a walk did not end within %v. clrsnap heap %d --every 30s shows what "+
+			"grows.", walkWithin, g.Process.PID)
 	default:
 		l := HeapLook{At: time.Since(g.start), Heap: h}
 		if l.Piles, err = heapwalk.Piles(bounded, g.s); err != nil && ctx.Err() == nil {

@@ -469,7 +469,8 @@ func TestNobody(t *testing.T) {
 func TestMemory(t *testing.T) {
 	for left, refused := range map[int64]bool{-1 << 20: true, 2 << 20: true, 20 << 20: false} {
 		groups := cgroup.State{Memory: []cgroup.Memory{
-			{Group: "/", Max: 1 << 30, Used: 1 << 20}, {Group: "/shop", Max: 120 << 20, Used: 130<<20 - left, Reclaim: 10 << 20},
+			{Group: "/", Max: 1 << 30, Used: 1 << 20}, {Group: "/shop", Max: 120 << 20, Used: 130<<20 - left,
+				Reclaim: 10 << 20},
 		}}
 		if err := checkMemory(42, &groups); errors.Is(err, ErrNoMemory) != refused {
 			t.Errorf("%d MiB left: %v", left>>20, err)

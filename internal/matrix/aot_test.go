@@ -535,7 +535,8 @@ func checkHeapAhead(t *testing.T, p *clrsnap.Process) {
 	for name, want := range map[string]snapshot.HeapAmount{
 		"Hello.Node":              {Count: nodes, Bytes: 40 * nodes},
 		"System.Threading.Thread": {Count: 6, Bytes: 6 * (96 + 8)},
-		"System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Hello.Program+<Inner>d__21>": {
+		"System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+" +
+			"AsyncStateMachineBox<Hello.Program+<Inner>d__21>": {
 			Count: 1, Bytes: 96 + 8,
 		},
 	} {

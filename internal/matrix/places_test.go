@@ -383,7 +383,9 @@ func TestForeignProc(t *testing.T) {
 		{"missing", "mount -t tmpfs proc /proc", "", strconv.Itoa(a.PID), "/proc is not mounted", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, verb := range []string{"stack " + c.pid, "doctor " + c.pid, "locks " + c.pid, "heap " + c.pid, "ps"} {
+			for _, verb := range []string{
+				"stack " + c.pid, "doctor " + c.pid, "locks " + c.pid, "heap " + c.pid, "ps",
+			} {
 				if c.space == 0 && c.as != "" && verb == "ps" {
 					continue // a process that is hidden is not listed
 				}

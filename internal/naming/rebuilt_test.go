@@ -99,7 +99,8 @@ func testOtherBuild(t *testing.T, runtime string) {
 			r := startRebuilt(t, runtime, kind)
 			path := testenv.Dump(t, r.a, kind)
 			open := func() *clrsnap.Process {
-				p, err := clrsnap.OpenCore(t.Context(), path, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+				o := clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}}
+				p, err := clrsnap.OpenCore(t.Context(), path, o)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,8 @@ func TestEachResident(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
-	if err := eachResident(strings.NewReader(someSmaps), visit); err != nil || !slices.Equal(got, []int64{12 << 10, 0}) {
+	if err := eachResident(strings.NewReader(someSmaps), visit); err != nil ||
+		!slices.Equal(got, []int64{12 << 10, 0}) {
 		t.Fatal(got, err)
 	}
 	for _, bad := range []string{

@@ -213,7 +213,8 @@ func checkHolds(th *snapshot.Thread, holds []waitTruth) error {
 	for _, h := range holds {
 		if h["thread"] == th.Name {
 			want = append(want, strings.Join([]string{
-				h["kind"], h["type"], cmp.Or(h["object"], "0x0"), cmp.Or(h["recursion"], "0"), h["waiters"], h["detail"],
+				h["kind"], h["type"], cmp.Or(h["object"], "0x0"), cmp.Or(h["recursion"], "0"), h["waiters"],
+				h["detail"],
 			}, " "))
 		}
 	}

@@ -1023,7 +1023,8 @@ func checkQueued(t *testing.T, o testenv.Options, method string, items int) {
 		timers[method] += x.Count
 	}
 	for method, n := range map[string]int{
-		"Tasks.Queued.Fill{lambda": 2, "Tasks.Queued+Holder<string>.Tick": 1, "Tasks.Queued+Holder<string>.Lambda{lambda": 1,
+		"Tasks.Queued.Fill{lambda": 2, "Tasks.Queued+Holder<string>.Tick": 1,
+		"Tasks.Queued+Holder<string>.Lambda{lambda": 1,
 	} {
 		if timers[method] != n {
 			t.Errorf("no %d timers that call %s: %+v", n, method, tasks.Timers)

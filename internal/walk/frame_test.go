@@ -32,7 +32,8 @@ func TestByFramePointer(t *testing.T) {
 		ctx.Set(arch.RSP, sp)
 		ctx.Set(arch.RBP, fp)
 		u := &unwinding{
-			w: New(Options{Arch: arch.AMD64, Memory: mem, Code: onlyCode{}}), t: &Thread{Stack: &stack}, ctx: ctx, exact: true,
+			w: New(Options{Arch: arch.AMD64, Memory: mem, Code: onlyCode{}}), t: &Thread{Stack: &stack}, ctx: ctx,
+			exact: true,
 		}
 		return u, u.byFramePointer(&site{mod: &module.Module{Name: "own.so"}})
 	}

@@ -35,7 +35,7 @@ const (
 
 	headerSignature = 0x00525452 // "RTR\0"
 	headerMajor     = 26         // of .NET 11
-	headerSize      = 16         // u32 signature, u16 major, u16 minor, u32 flags, u16 sections, u8 size of one, u8 kind
+	headerSize      = 16         // u32 signature, u16 major, u16 minor, u32 flags, u16 sections, u8 size, u8 kind
 	sectionSize     = 16         // u32 id, u32 length, pointer
 	maxSections     = 1 << 10
 	maxBlob         = 64 << 20

@@ -215,7 +215,8 @@ func FuzzNames(f *testing.F) {
 		size := len(metadata) + len(methods) + len(invokes) + len(types)
 		testenv.Allocates(t, size, 200, besides, func() {
 			n, err := parse(metadata, methods, mapAt, &tables{
-				invokeMap: invokes, typeMap: types, fixups: fixups, fixupsAt: called.fixupsAt, low: 0x1000, high: 0x4000,
+				invokeMap: invokes, typeMap: types, fixups: fixups, fixupsAt: called.fixupsAt, low: 0x1000,
+				high: 0x4000,
 			})
 			if err != nil {
 				return

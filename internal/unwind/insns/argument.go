@@ -18,7 +18,8 @@ func ThirdArgument(code []byte) (v uint32, ok bool) {
 			return v, ok
 		case in.flow() != flowOn:
 			return 0, false
-		case !in.vector && in.op == 0xb8+uint16(arch.RDX) && in.rex&rexB == 0 && len(in.imm) == 4: // mov edx, a constant
+		case !in.vector && in.op == 0xb8+uint16(arch.RDX) && in.rex&rexB == 0 &&
+			len(in.imm) == 4: // mov edx, a constant
 			v, ok = binary.LittleEndian.Uint32(in.imm), true
 		case in.changes().Has(arch.RDX):
 			ok = false
