@@ -24,6 +24,16 @@ type ExceptionInfo struct {
 	Uncertain string
 }
 
+// Shown is the exception's own stack trace as .NET prints the trace: without hidden frames.
+func (x *ExceptionInfo) Shown() (out []Frame) {
+	for i := range x.Frames {
+		if f := &x.Frames[i]; !f.Hidden {
+			out = append(out, f.Frame)
+		}
+	}
+	return out
+}
+
 // TraceFrame is a frame of an exception's stack trace. IP is an address within the instruction that the exception
 // came through. The IP of a thread's frame is different: the address behind a call. IP is 0 if no address is known,
 // and so are Offset and Tier.

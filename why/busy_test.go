@@ -797,6 +797,57 @@ func TestGrowthOfLists(t *testing.T) {
 	}
 }
 
+// TestGrowthOfAssemblies: assemblies that have become more all the time are told, with the place that loads assemblies.
+// Not told are assemblies of a start, and assemblies that nothing keeps and that the next collection unloads.
+func TestGrowthOfAssemblies(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		counts [2]uint64
+		root   snapshot.HeapRoot
+		age    time.Duration
+		told   bool
+	}{
+		{"ten a second", [2]uint64{270, 300}, snapshot.RootHandle, 30 * time.Second, true},
+		{"two", [2]uint64{298, 300}, snapshot.RootHandle, 30 * time.Second, false},
+		{"few", [2]uint64{10, 40}, snapshot.RootHandle, 30 * time.Second, false},
+		{"a start", [2]uint64{270, 300}, snapshot.RootHandle, 10 * time.Second, false},
+		{"unloaded", [2]uint64{270, 300}, snapshot.RootUnknown, 30 * time.Second, false},
+	} {
+		e := same(4)
+		e.Age = tt.age
+		for i, n := range tt.counts {
+			e.Heaps = append(e.Heaps, gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &snapshot.Heap{
+				Types: []snapshot.HeapType{{Name: gather.AssemblyClass, Assembly: "System.Private.CoreLib",
+					HeapAmount: snapshot.HeapAmount{Count: n, Bytes: 100 * n}}},
+			}})
+		}
+		e.Rows = []heapwalk.Row{{Type: gather.AssemblyClass, Count: int(tt.counts[1]), Steps: 2,
+			Path: &snapshot.HeapPath{Root: tt.root}}}
+		r := e.recorded(3, profile.CPU)
+		r.add(2, profile.Sample{Mode: profile.CPU, Weight: 1}, "", "System.Xml.Serialization.XmlSerializer..ctor",
+			"Shop.Invoices.Write")
+		e = r.done()
+		if !tt.told {
+			none(t, judgeAssemblies(e))
+			continue
+		}
+		verdict(t, judgeAssemblies(e), profile.CauseHeapGrowth, profile.Likely, "300 are loaded and stay, 30 more than "+
+			"3.0 s before (10 a second)", "generated, in Shop.Invoices.Write")
+	}
+}
+
+// TestGrowthOfHandles: handles are told by the class of most objects.
+func TestGrowthOfHandles(t *testing.T) {
+	e := same(4)
+	e.Age = 30 * time.Second
+	for i, n := range []int{5400, 6000} {
+		e.Heaps = append(e.Heaps, gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &snapshot.Heap{},
+			Piles: []heapwalk.Pile{{Kind: heapwalk.Handles, Count: n, Element: "byte[]"}}})
+	}
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Possible, "6,000 handles (GCHandle) keep an object "+
+		"each, 600 more than 3.0 s before (200 a second), most often of the type byte[]")
+}
+
 func TestHeapLimit(t *testing.T) {
 	heap := func(used uint64) gather.HeapLook {
 		h := &snapshot.Heap{Parts: []snapshot.HeapPart{{Size: used << 20}},

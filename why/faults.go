@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
-
-// mostMessage bounds the text of an exception, in characters.
-const mostMessage = 200
 
 // judgeServices looks for services of the host that have ended with an exception. A host that ignores exceptions goes
 // on without the service, silently.
@@ -34,32 +30,10 @@ func judgeServices(e *evidence) (out []profile.Verdict) {
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
 			Text: fmt.Sprintf("The background service %s has ended with an exception, and the process goes on without "+
-				"it: %s. What the service is there for is not done any more.", f.Service, exceptionText(f.Exception)),
+				"it: %s. What the service is there for is not done any more.", f.Service, phrase.Exception(f.Exception)),
 			Evidence: []profile.Evidence{e.faultEvidence(f)},
 			Commands: []string{"clrsnap tasks " + e.Again()},
 		}}
-	}
-	return out
-}
-
-// exceptionText is the type and the beginning of the message of an exception.
-func exceptionText(x *snapshot.ExceptionInfo) string {
-	message := strings.Join(strings.Fields(x.Message), " ")
-	if r := []rune(message); len(r) > mostMessage {
-		message = string(r[:mostMessage]) + "…"
-	}
-	if message = strings.TrimSuffix(message, "."); message == "" {
-		return x.Type
-	}
-	return x.Type + ": " + message
-}
-
-// traceOf is the stack trace of an exception, as frames.
-func traceOf(x *snapshot.ExceptionInfo) (out []snapshot.Frame) {
-	for i := range x.Frames {
-		if f := &x.Frames[i]; !f.Hidden {
-			out = append(out, f.Frame)
-		}
 	}
 	return out
 }
@@ -68,14 +42,14 @@ func traceOf(x *snapshot.ExceptionInfo) (out []snapshot.Frame) {
 func (e *evidence) faultEvidence(f *snapshot.TaskFault) profile.Evidence {
 	what := cmp.Or(f.Method, "a task")
 	text := fmt.Sprintf("%s of %s %s ended with %s", phrase.Counted(f.Count, "call", "calls"), what,
-		phrase.Verb(f.Count, "has", "have"), exceptionText(f.Exception))
+		phrase.Verb(f.Count, "has", "have"), phrase.Exception(f.Exception))
 	if f.Service == "" && !f.Observed {
 		text += "; nobody has observed the exception" + e.keeperText(f)
 	}
 	if f.Exception.Uncertain != "" {
 		text += " (uncertain: " + f.Exception.Uncertain + ")"
 	}
-	return profile.Evidence{Text: text + ":", Frames: traceOf(f.Exception)}
+	return profile.Evidence{Text: text + ":", Frames: f.Exception.Shown()}
 }
 
 // unnoticed are the tasks that have failed without anybody's notice, unless a verdict tells of the task. A task that

@@ -13,11 +13,8 @@ import (
 	"clrsnap/snapshot"
 )
 
-const (
-	shownOnPaths = 12 // steps
-	// leastConsistent is the share of the heap that must be proved for a comparison of counts.
-	leastConsistent = 0.9
-)
+// leastConsistent is the share of the heap that must be proved for a comparison of counts.
+const leastConsistent = 0.9
 
 // judgeGrowth looks for growing large collections: handlers of an event that never leave, timers and callbacks of
 // tokens that are never disposed of, and collections that only grow.
@@ -30,11 +27,11 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		if k != nil && strings.HasPrefix(k.Static, "System.Threading.ThreadPool.") {
 			continue // work that waits for a worker is judged with the pool
 		}
-		if k != nil && (path == nil || keptBy(path) == "" && keptBy(k) != "" ||
-			gather.OwnField(path) == "" && gather.OwnField(k) != "") {
+		if k != nil && (path == nil || phrase.KeptBy(path) == "" && phrase.KeptBy(k) != "" ||
+			phrase.OwnField(path) == "" && phrase.OwnField(k) != "") {
 			best, path = i, k
 		}
-		if best < 0 && growing[i].Kind == heapwalk.Event {
+		if k := growing[i].Kind; best < 0 && (k == heapwalk.Event || k == heapwalk.Handles) {
 			best = i
 		}
 	}
@@ -86,13 +83,13 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 		v.Text += fmt.Sprintf(" All kept objects of %s keep %s.", p.Element, phrase.BytesOf(int64(e.Rows[i].Bytes)))
 	}
 	if path != nil {
-		v.Text += keptBy(path)
+		v.Text += phrase.KeptBy(path)
 		if l := e.LastFlight(); l != nil && throughChannel(path) {
 			e.addReaders(&v, l.Tasks)
 		} else {
 			e.addFailed(&v, path)
 		}
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + phrase.Way(path) + "."})
 	}
 	v.Evidence = append(v.Evidence, e.grownOld()...)
 	return v
@@ -120,7 +117,7 @@ func (e *evidence) addFailed(v *profile.Verdict, path *snapshot.HeapPath) {
 		}
 		if told++; told == 1 {
 			v.Text += fmt.Sprintf(" %s, a method of the class that keeps it, has ended with %s.", f.Method,
-				exceptionText(f.Exception))
+				phrase.Exception(f.Exception))
 		}
 		v.Evidence = append(v.Evidence, e.faultEvidence(f))
 	}
@@ -146,46 +143,11 @@ func (e *evidence) grownOld() (out []profile.Evidence) {
 	return out
 }
 
-// keptBy says in which field a path ends, and at which root the path begins: a root of .NET is an accident, because the
-// shortest way begins there. The text begins with a blank; "": neither is known.
-func keptBy(path *snapshot.HeapPath) string {
-	field, own := gather.OwnField(path), path.Static == "" || !snapshot.Framework(path.Static)
-	switch {
-	case field != "" && own:
-		return " It is in " + field + ", kept by " + path.Beginning() + "."
-	case field != "":
-		return " It is in " + field + "."
-	case own:
-		return " It is kept by " + path.Beginning() + "."
-	}
-	return ""
-}
-
 // throughChannel reports whether a path leads to the items of a channel.
 func throughChannel(path *snapshot.HeapPath) bool {
 	return slices.ContainsFunc(path.Steps, func(s snapshot.HeapStep) bool {
 		return strings.HasPrefix(s.Type, "System.Threading.Channels.")
 	})
-}
-
-// wayText is a path as one line: the beginning and the end. The program's own code knows the end.
-func wayText(path *snapshot.HeapPath) string {
-	parts := []string{path.Beginning()}
-	left := len(path.Steps) - shownOnPaths
-	for i, s := range path.Steps {
-		if first := shownOnPaths / 4; left > 0 && i >= first && i < first+left {
-			if i == first {
-				parts = append(parts, "…")
-			}
-			continue
-		}
-		name := s.Type
-		if s.Field != "" {
-			name += "." + s.Field
-		}
-		parts = append(parts, name)
-	}
-	return strings.Join(parts, " → ")
 }
 
 // oldBytes is the size of the old generations and large objects.

@@ -22,7 +22,8 @@ var judges = []judge{
 	judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeUnaccepted, judgeRemote,
 	judgeNames,
 	judgeCallQueue, judgeLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads,
-	judgeServices, judgeYields, judgeCPU, judgeGC, judgeExceptions, judgeGrowth, judgeNativeGrowth,
+	judgeServices, judgeYields, judgeCPU, judgeGC, judgeExceptions, judgeAssemblies,
+	judgeGrowth, judgeNativeGrowth,
 }
 
 // report is the judges' common result.

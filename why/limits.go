@@ -186,7 +186,7 @@ func filledBy(p *snapshot.HeapPath, used int64) string {
 	if p == nil || len(p.Steps) == 0 || float64(p.Objects.Bytes) < muchKept*float64(used) {
 		return ""
 	}
-	by := gather.OwnField(p)
+	by := phrase.OwnField(p)
 	if p.Static != "" && !snapshot.Framework(p.Static) {
 		by = p.Beginning()
 	}

@@ -86,8 +86,8 @@ func (l *linkedList) verdict(e *evidence, c profile.Certainty, kept, reason stri
 	if l.Row.Bytes > 0 {
 		v.Text += fmt.Sprintf(" The objects keep %s.", phrase.BytesOf(int64(l.Row.Bytes)))
 	}
-	v.Text += keptBy(l.Path)
-	v.Evidence = append([]profile.Evidence{{Text: "The way to the last one: " + wayText(l.Path) + "."}},
+	v.Text += phrase.KeptBy(l.Path)
+	v.Evidence = append([]profile.Evidence{{Text: "The way to the last one: " + phrase.Way(l.Path) + "."}},
 		e.grownOld()...)
 	return v
 }

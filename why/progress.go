@@ -197,7 +197,7 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *snapshot.Tasks) {
 		}
 		if found++; found == 1 {
 			v.Text += fmt.Sprintf(" %s, which did, has ended with %s.", cmp.Or(f.Method, "A task"),
-				exceptionText(f.Exception))
+				phrase.Exception(f.Exception))
 		}
 		if found <= maxReaders {
 			v.Evidence = append(v.Evidence, e.faultEvidence(f))

@@ -135,7 +135,7 @@ func (e *evidence) failedCompleters(s *gather.KeptSource) (out []*snapshot.TaskF
 	types := gather.OwnTypes(s.Path)
 	for i := range e.LastFlight().Tasks.Faults {
 		f := &e.LastFlight().Tasks.Faults[i]
-		if f.Completes && (gather.MemberOf(types, f.Method) || gather.HasCodeOf(types, traceOf(f.Exception))) {
+		if f.Completes && (gather.MemberOf(types, f.Method) || gather.HasCodeOf(types, f.Exception.Shown())) {
 			out = append(out, f)
 		}
 	}
@@ -160,7 +160,7 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	}
 	v.Text += " What could complete it: the TaskCompletionSource is kept by " + gather.SourceField(s.Path) + "."
 	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: "The way to the TaskCompletionSource: " + wayText(s.Path) + ".",
+		Text: "The way to the TaskCompletionSource: " + phrase.Way(s.Path) + ".",
 	})
 	list := e.completersOf(&s, waiting)
 	for i := range list[:min(len(list), maxReaders)] {
@@ -190,7 +190,7 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	for i, f := range failed[:min(len(failed), maxReaders)] {
 		if i == 0 {
 			v.Text += fmt.Sprintf(" %s, which completed such sources, by its code, has ended with %s.",
-				cmp.Or(f.Method, "A task"), exceptionText(f.Exception))
+				cmp.Or(f.Method, "A task"), phrase.Exception(f.Exception))
 		}
 		v.Evidence = append(v.Evidence, e.faultEvidence(f))
 	}
@@ -300,5 +300,5 @@ func (e *evidence) keeperText(f *snapshot.TaskFault) string {
 	case k.Path == nil:
 		return "; nothing known keeps the task"
 	}
-	return "; the task is kept by " + cmp.Or(gather.OwnField(k.Path), k.Path.Beginning())
+	return "; the task is kept by " + cmp.Or(phrase.OwnField(k.Path), k.Path.Beginning())
 }

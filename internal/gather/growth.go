@@ -22,7 +22,13 @@ const (
 	grownShare   = 0.01
 	leastBetween = time.Second
 	fastHandlers = 100 // more in a second; fewer may belong to a start
+
+	manyAssemblies  = 50
+	grownAssemblies = 5
 )
+
+// AssemblyClass is the class of the objects that stand for loaded assemblies (System.Private.CoreLib).
+const AssemblyClass = "System.Reflection.RuntimeAssembly"
 
 // Many elements of a collection, or many timers, can well be a design. Time makes the difference: a cache fills up
 // and stays, and a starting program stores much. So collections and timers count only in a program that has run for a
@@ -46,7 +52,7 @@ const (
 var LeastAge, YoungAge = 25 * time.Second, time.Minute
 
 // Pile is a large collection that has grown: elements of a collection, handlers of an event, timers, callbacks of a
-// token.
+// token, handles.
 type Pile struct {
 	heapwalk.Pile
 	Before int
@@ -105,7 +111,11 @@ func (p *Pile) grown() int { return p.Count - p.Before }
 
 // Grows reports whether a pile grows unusually, in a process of some age.
 func (p *Pile) Grows(age time.Duration) bool {
-	if p.Count < manyPiled || p.grown() < grownPile {
+	least, more := manyPiled, grownPile
+	if p.Type == AssemblyClass {
+		least, more = manyAssemblies, grownAssemblies
+	}
+	if p.Count < least || p.grown() < more {
 		return false
 	}
 	if p.Kind == heapwalk.Event && float64(p.grown()) >= grownShare*float64(p.Before) {
@@ -194,6 +204,13 @@ func (p *Pile) Text(age time.Duration) string {
 		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. Registrations and linked sources are not "+
 			"disposed of, and stay until the token is cancelled. %s", phrase.Number(int64(p.Count)), more,
 			p.calls("most of them of "), all)
+	case heapwalk.Handles:
+		of := ""
+		if p.Element != "" {
+			of = ", most often of the type " + p.Element
+		}
+		return fmt.Sprintf("%s handles (GCHandle) keep an object each, %s%s. Handles are allocated and not freed. %s",
+			phrase.Number(int64(p.Count)), more, of, all)
 	}
 	if p.isQueue() {
 		return fmt.Sprintf("a %s has %s elements, %s. %s More is put in than is taken out.", p.Type,
@@ -232,6 +249,8 @@ func (p *Pile) Short() string {
 		what = "active timers"
 	case heapwalk.Token:
 		what = "callbacks of a CancellationToken"
+	case heapwalk.Handles:
+		what = "handles"
 	}
 	return fmt.Sprintf("%s, from %s to %s", what, phrase.Number(int64(p.Before)), phrase.Number(int64(p.Count)))
 }
@@ -247,16 +266,6 @@ func (p *Pile) Commands(pid int) []string {
 		return out
 	}
 	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(element)))
-}
-
-// OwnField is the field nearest to the end of a path that belongs to no type of the framework; "": none is known.
-func OwnField(path *snapshot.HeapPath) string {
-	for _, s := range slices.Backward(path.Steps) {
-		if s.Field != "" && !snapshot.Framework(s.Type) {
-			return "field " + s.Type + "." + s.Field
-		}
-	}
-	return ""
 }
 
 // typeGrowth is a type with more objects than before.

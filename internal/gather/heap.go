@@ -10,6 +10,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/procfs"
 )
 
@@ -68,7 +69,7 @@ func (g *Gatherer) keepers(ctx context.Context) {
 			return
 		}
 		if path != nil && count >= p.Count/2 {
-			if g.Kept = append(g.Kept, KeptPile{p.Pile, path}); OwnField(path) != "" {
+			if g.Kept = append(g.Kept, KeptPile{p.Pile, path}); phrase.OwnField(path) != "" {
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -45,8 +46,8 @@ func (g *Gatherer) rows(ctx context.Context) {
 	g.Rows = rows
 }
 
-// GrowingTypes are the types whose objects have become more all the time, as far as counts tell, own types first.
-// Objects that nothing keeps count as well. The collections of .NET are piles.
+// GrowingTypes are the types whose objects have become more all the time, as far as counts tell: first assemblies, then
+// own types. Objects that nothing keeps count as well. The collections of .NET are piles.
 func (e *Evidence) GrowingTypes() (out []GrownType) {
 	if len(e.Heaps) < 2 {
 		return nil
@@ -71,14 +72,17 @@ func (e *Evidence) GrowingTypes() (out []GrownType) {
 			out = append(out, GrownType{p, own[t.Name]})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b GrownType) int {
-		switch {
-		case a.Own == b.Own:
-			return 0
-		case a.Own:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(out, func(a, b GrownType) int { return cmp.Compare(a.order(), b.order()) })
 	return out
+}
+
+// order puts the types of most interest first.
+func (t *GrownType) order() int {
+	switch {
+	case t.Type == AssemblyClass:
+		return 0
+	case t.Own:
+		return 1
+	}
+	return 2
 }

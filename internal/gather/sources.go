@@ -7,12 +7,15 @@ import (
 	"slices"
 
 	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/snapshot"
 )
 
 // SourceField is the field that keeps a source.
-func SourceField(path *snapshot.HeapPath) string { return cmp.Or(OwnField(path), path.Beginning()) }
+func SourceField(path *snapshot.HeapPath) string {
+	return cmp.Or(phrase.OwnField(path), path.Beginning())
+}
 
 // unkeptTasks says that the verdicts on waits for tasks, and on failed tasks, lack a part.
 const unkeptTasks = "What keeps the tasks that the program waits for was not found out: %v."

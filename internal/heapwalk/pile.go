@@ -12,14 +12,15 @@ import (
 )
 
 // Pile is a large collection: an object that refers to many others directly or indirectly. It is an event with many
-// handlers, a collection, the timers, or a token with many callbacks.
+// handlers, a collection, the timers, or a token with many callbacks. The handles of a program are a Pile as well.
 type Pile struct {
-	At    arch.Addr // of the object, during the walk
+	At    arch.Addr // of the object, during the walk; 0: handles
 	Kind  PileKind
-	Type  string // of the object: the delegate's, the collection's
+	Type  string // of the object: the delegate's, the collection's; "": handles
 	Count int    // of handlers, elements, timers
 	// the counted objects: for an event the class of the objects that most handlers of a sample call, for a
-	// collection the last type argument. "": static methods are called, or there are no type arguments
+	// collection the last type argument, for handles the class of most of a sample. "": static methods are called, or
+	// there are no type arguments
 	Element string
 	Calls   string // of timers and tokens: the callee of most of a sample; "": static methods, or not known
 }
@@ -33,6 +34,7 @@ const (
 	Collection                 // of System.Collections
 	Timers                     // active timers of all System.Threading.TimerQueues, one queue for each CPU, in an array
 	Token                      // callbacks that are registered with a System.Threading.CancellationTokenSource
+	Handles                    // System.Runtime.InteropServices.GCHandles, and the runtime's own, that keep an object
 )
 
 // Bounds of Piles.

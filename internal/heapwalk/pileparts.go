@@ -1,6 +1,8 @@
 package heapwalk
 
 import (
+	"slices"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
@@ -202,4 +204,20 @@ func (h *pileWalk) called(sample []calledBack) string {
 		}
 	}
 	return names.best
+}
+
+// handles are the handles that keep objects, if there are many; nil: few, or some cannot be read.
+func (h *pileWalk) handles() []Pile {
+	list, err := h.p.Managed.Heap.Handles(h.p.Target())
+	list = slices.DeleteFunc(list, func(one heap.Handle) bool { return !one.Keeps() })
+	if err != nil || len(list) < leastPile {
+		return nil
+	}
+	var names mostOf
+	for i := range sampledPile {
+		if c, err := h.p.Managed.Objects.Class(list[i*len(list)/sampledPile].Object); err == nil {
+			names.add(c.Display)
+		}
+	}
+	return []Pile{{Kind: Handles, Count: len(list), Element: names.best}}
 }

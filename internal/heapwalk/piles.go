@@ -74,7 +74,7 @@ func Piles(ctx context.Context, p *session.Process) ([]Pile, error) {
 	if census.Stopped {
 		return nil, ctx.Err()
 	}
-	return h.result(), p.Alive()
+	return append(h.result(), h.handles()...), p.Alive()
 }
 
 // want reports whether objects of a class have a count.
@@ -294,8 +294,11 @@ func (h *pileWalk) result() []Pile {
 func PilePath(ctx context.Context, p *session.Process, like Pile) (
 	keeper *snapshot.HeapPath, count int, err error,
 ) {
-	if p.Runtime == nil {
+	switch {
+	case p.Runtime == nil:
 		return nil, 0, p.NoRuntimeError("collections")
+	case like.Kind == Handles:
+		return nil, 0, nil // the runtime keeps the handles
 	}
 	w := newWalk(ctx, p, Options{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
 	h := newPileWalk(p)

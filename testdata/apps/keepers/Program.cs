@@ -5,8 +5,8 @@
 //   grow N  N more listeners, cached orders, timers and sessions
 //   tidy    a collection
 //
-// With --leak KIND it does nothing but leak: KIND is event, feed, dictionary, timer, token, cache, or bounded, which is
-// no leak.
+// With --leak KIND it does nothing but leak: KIND is event, feed, dictionary, timer, token, cache, handles, assemblies,
+// or bounded, which is no leak.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -39,7 +39,12 @@ static class Program
     {
         Leaks.WarmUp(3_000);
         for (int i = 0; i < 2; i++) GC.Collect(); // what there is now is old
-        App.Background("leak", () => Leaks.Go(kind, kind == "feed" ? 5_000 : 600));
+        App.Background("leak", () => Leaks.Go(kind, kind switch
+        {
+            "feed" => 5_000,
+            "assemblies" => 30,
+            _ => 600,
+        }));
     }
 
     static void Fill()

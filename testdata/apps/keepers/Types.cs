@@ -1,6 +1,8 @@
 #pragma warning disable CS0067, CS0649 // what is here is looked at from outside
 using System;
 using System.Collections.Generic;
+using System.Reflection;
+using System.Reflection.Emit;
 using System.Runtime.InteropServices;
 using System.Threading;
 
@@ -87,6 +89,10 @@ static class Leaks
         ["timer"] = () => new Timer(new Reminder().Remind).Change(3_600_000, 3_600_000), // that is never disposed of
         ["token"] = () => stopping.Token.Register(new Listener().Hear), // which is not disposed of
         ["cache"] = () => cache.Add($"session {next}", new Session()), // that never throws anything out
+        ["handles"] = () => GCHandle.Alloc(new Order { Number = next }), // that nobody frees
+        ["assemblies"] = () =>                                         // as some serializers and scripts do
+            AssemblyBuilder.DefineDynamicAssembly(new AssemblyName($"rules {next}"), AssemblyBuilderAccess.Run)
+                .DefineDynamicModule("rules"),
         ["bounded"] = () =>                                            // no leak: a cache that does
         {
             recent[next] = new Order { Number = next };

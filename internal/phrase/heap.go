@@ -1,0 +1,71 @@
+package phrase
+
+import (
+	"slices"
+	"strings"
+
+	"clrsnap/snapshot"
+)
+
+// Bounds of texts.
+const (
+	shownOnPaths = 12  // steps
+	mostMessage  = 200 // characters of an exception's message
+)
+
+// OwnField is the field nearest to the end of a path that belongs to no type of the framework; "": none is known.
+func OwnField(path *snapshot.HeapPath) string {
+	for _, s := range slices.Backward(path.Steps) {
+		if s.Field != "" && !snapshot.Framework(s.Type) {
+			return "field " + s.Type + "." + s.Field
+		}
+	}
+	return ""
+}
+
+// KeptBy says in which field a path ends, and at which root the path begins: a root of .NET is an accident, because the
+// shortest way begins there. The text begins with a blank; "": neither is known.
+func KeptBy(path *snapshot.HeapPath) string {
+	field, own := OwnField(path), path.Static == "" || !snapshot.Framework(path.Static)
+	switch {
+	case field != "" && own:
+		return " It is in " + field + ", kept by " + path.Beginning() + "."
+	case field != "":
+		return " It is in " + field + "."
+	case own:
+		return " It is kept by " + path.Beginning() + "."
+	}
+	return ""
+}
+
+// Way is a path as one line: the beginning and the end. The program's own code knows the end.
+func Way(path *snapshot.HeapPath) string {
+	parts := []string{path.Beginning()}
+	left := len(path.Steps) - shownOnPaths
+	for i, s := range path.Steps {
+		if first := shownOnPaths / 4; left > 0 && i >= first && i < first+left {
+			if i == first {
+				parts = append(parts, "…")
+			}
+			continue
+		}
+		name := s.Type
+		if s.Field != "" {
+			name += "." + s.Field
+		}
+		parts = append(parts, name)
+	}
+	return strings.Join(parts, " → ")
+}
+
+// Exception is the type and the beginning of the message of an exception.
+func Exception(x *snapshot.ExceptionInfo) string {
+	message := strings.Join(strings.Fields(x.Message), " ")
+	if r := []rune(message); len(r) > mostMessage {
+		message = string(r[:mostMessage]) + "…"
+	}
+	if message = strings.TrimSuffix(message, "."); message == "" {
+		return x.Type
+	}
+	return x.Type + ": " + message
+}
