@@ -198,8 +198,9 @@ var mayImport = map[string]string{
 		"internal/display internal/heapwalk internal/openfiles internal/phrase internal/procfs internal/requests " +
 		"internal/session internal/sockdiag internal/tasks",
 	"internal/activity": "profile snapshot internal/gather internal/phrase",
+	"internal/stopped":  "profile snapshot internal/gather internal/phrase",
 	"why": ". profile snapshot internal/activity internal/clr/threadpool internal/display internal/gather " +
-		"internal/heapwalk internal/phrase internal/tasks",
+		"internal/heapwalk internal/phrase internal/stopped internal/tasks",
 
 	"cmd/clrsnap": ". events record profile snapshot report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/source internal/hung",

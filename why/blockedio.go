@@ -254,7 +254,7 @@ func (v *blockedBehind) text(c *gather.BlockedCall) string {
 func (v *blockedBehind) evidence() (out []profile.Evidence) {
 	if v.example != nil {
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s, such as %s, which%s:", waitNow(len(v.threads)),
+			Text: fmt.Sprintf("%s, such as %s, which%s:", phrase.ThreadsWait(len(v.threads)),
 				phrase.ThreadName(gather.Ref(v.example)),
 				phrase.WaitPhrase(v.example)),
 			Frames: v.example.Frames, Threads: v.threads,

@@ -91,6 +91,20 @@ func TestLocks(t *testing.T) {
 		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and no thread "+
 			"has got it")
 	none(t, judgeLocks(same(4, queueFor(1)...)))
+
+	// The holder has got the lock where the others wait, and goes on: they may be its standbys.
+	const lead = "Shop.Leader.Run"
+	sleep := snapshot.Wait{Kind: snapshot.ThreadSleep}
+	leader := holding(waiting(1, sleep, "System.Threading.Thread.Sleep", lead), 0x10)
+	group := []snapshot.Thread{leader}
+	for id := 10; id < 13; id++ {
+		group = append(group, waiting(id, wants(0x10, 1), enter, lead))
+	}
+	const says = "no thread has got the lock in 4.0 s. Standbys that wait for their leader's end look the same."
+	verdict(t, judgeLocks(same(4, group...).runs(1, 0.05, 0)), profile.CauseLockContention, profile.Possible, says)
+	group[2] = worker(group[2])
+	verdict(t, judgeLocks(same(4, group...).runs(1, 0.05, 0)), profile.CauseLockContention, profile.Likely)
+
 	starved := holding(running(1, "Shop.Journal.Flush"), 0x10) // has not run, and waits for nothing
 	none(t, judgeLocks(same(4, starved, waiting(10, wants(0x10, 1), enter, "Shop.Journal.Append"))))
 	// The looks found by chance a state that is rare in the samples.
@@ -660,7 +674,7 @@ func TestGrowthOfCollections(t *testing.T) {
 		snapshot.HeapStep{Type: orders.Type})
 	e.Kept[0].Path = long
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
-		"It is in field Shop.Book.orders.", "→ … → System.Action._target",
+		"The objects are in field Shop.Book.orders.", "→ … → System.Action._target",
 		"→ Shop.Book.orders → "+orders.Type)
 	if c := judgeGrowth(e)[0].Commands; len(c) != 2 || !strings.HasSuffix(c[1], `--roots '^Shop\.Order$'`) {
 		t.Errorf("%q", c)
@@ -831,8 +845,8 @@ func TestGrowthOfAssemblies(t *testing.T) {
 			none(t, judgeAssemblies(e))
 			continue
 		}
-		verdict(t, judgeAssemblies(e), profile.CauseHeapGrowth, profile.Likely, "300 are loaded and stay, 30 more than "+
-			"3.0 s before (10 a second)", "generated, in Shop.Invoices.Write")
+		verdict(t, judgeAssemblies(e), profile.CauseHeapGrowth, profile.Likely, "300 are loaded and stay, 30 more "+
+			"than 3.0 s before (10 a second)", "generated, in Shop.Invoices.Write")
 	}
 }
 

@@ -223,7 +223,7 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 			"got for at least %s. %s for the lock. %s, may need one of them to go on.",
 			phrase.ThreadName(gather.Ref(t)), lock, phrase.Method(gather.OwnFrame(t.Frames)), phrase.ObjectOf(t.Wait,
 				"a SemaphoreSlim"),
-			phrase.Seconds(e.Span()), waitNow(len(behind)), holder),
+			phrase.Seconds(e.Span()), phrase.ThreadsWait(len(behind)), holder),
 		Commands: []string{"clrsnap locks " + e.Again(), "clrsnap tasks " + e.Again()},
 	}
 	if !slices.ContainsFunc(behind, func(w *gather.Watched) bool { return takesElsewhere(w.Last(), t) }) {
@@ -236,7 +236,8 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 		Threads: []snapshot.ThreadRef{gather.Ref(t)},
 	}}
 	in := profile.Evidence{
-		Text: fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:", waitNow(len(behind)), lock,
+		Text: fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:",
+			phrase.ThreadsWait(len(behind)), lock,
 			phrase.ThreadName(gather.Ref(one))),
 		Frames: one.Frames,
 	}

@@ -30,7 +30,8 @@ func judgeServices(e *evidence) (out []profile.Verdict) {
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
 			Text: fmt.Sprintf("The background service %s has ended with an exception, and the process goes on without "+
-				"it: %s. What the service is there for is not done any more.", f.Service, phrase.Exception(f.Exception)),
+				"it: %s. What the service is there for is not done any more.", f.Service,
+				phrase.Exception(f.Exception)),
 			Evidence: []profile.Evidence{e.faultEvidence(f)},
 			Commands: []string{"clrsnap tasks " + e.Again()},
 		}}

@@ -65,7 +65,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for room in a full queue, in %s, and none has got room in %s. One of them, %s, %s.",
-			waitNow(n), phrase.Method(gather.OwnFrame(q.example.Frames)), phrase.Seconds(e.Span()),
+			phrase.ThreadsWait(n), phrase.Method(gather.OwnFrame(q.example.Frames)), phrase.Seconds(e.Span()),
 			phrase.ThreadName(gather.Ref(q.example)),
 			phrase.Doing(q.example)),
 		Evidence: []profile.Evidence{{

@@ -68,6 +68,8 @@ func TestServices(t *testing.T) {
 			{"done", "", false, nil},
 			{"stop", profile.CauseShutdown, true, []string{"Depot.Exporter.", "Flush"}},
 			{"stop", "", false, nil},
+			{"deaf", profile.CauseShutdown, true, []string{"Depot.Pump.ExecuteAsync{async}", "waits for a channel"}},
+			{"deaf", "", false, nil},
 		} {
 			t.Run(fmt.Sprint(tt.of, tt.signal), func(t *testing.T) {
 				a := testenv.Start(t, "hosted", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})

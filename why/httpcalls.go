@@ -166,12 +166,14 @@ func queueText(n int) string {
 
 // callText describes calls.
 func callText(g someCalls) string {
-	what := "the answer"
-	if g.Phase == snapshot.CallConnection {
-		what = "a connection"
+	does := phrase.Verb(g.n, "waits", "wait") + " for the answer"
+	switch g.Phase {
+	case snapshot.CallConnection:
+		does = phrase.Verb(g.n, "waits", "wait") + " for a connection"
+	case snapshot.CallBody:
+		does = phrase.Verb(g.n, "has", "have") + " the beginning of the answer, and not read the answer to its end"
 	}
-	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path,
-		phrase.Verb(g.n, "waits", "wait"), what)
+	return fmt.Sprintf("%s of HttpClient to %s%s %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path, does)
 }
 
 // Thresholds of a queue for connections.
@@ -180,8 +182,8 @@ const (
 	deepQueue = 5  // calls without a connection, for each connection that there may be
 )
 
-// judgeCallQueue looks for calls of HttpClient that queue for connections, at both looks. The server may answer: then
-// each call waits for many others.
+// judgeCallQueue looks for calls of HttpClient that queue for connections. There are many calls, at both looks: the
+// server may answer, and then each call waits for many others. Or no call has got a connection since the first look.
 func judgeCallQueue(e *evidence) []profile.Verdict {
 	if len(e.Flights) < 2 || len(judgeRemote(e)) > 0 {
 		return nil
@@ -189,21 +191,45 @@ func judgeCallQueue(e *evidence) []profile.Verdict {
 	before, after := e.Flights[0].Requests, e.LastFlight().Requests
 	for i := range after.Pools {
 		p := &after.Pools[i]
-		if hasQueue(p) && slices.ContainsFunc(before.Pools, func(b snapshot.CallPool) bool {
+		stands := isFull(p) && e.queueStands(p)
+		if stands || hasQueue(p) && slices.ContainsFunc(before.Pools, func(b snapshot.CallPool) bool {
 			return b.Authority == p.Authority && b.Secure == p.Secure && hasQueue(&b)
 		}) {
-			return []profile.Verdict{callQueue(e, after, p)}
+			return []profile.Verdict{callQueue(e, after, p, stands)}
 		}
 	}
 	return nil
 }
 
-// hasQueue reports whether many calls wait for a connection, and the pool may make no more connections.
-func hasQueue(p *snapshot.CallPool) bool {
-	return p.HTTP1.Maximum > 0 && p.Active >= p.HTTP1.Maximum && p.Queued >= max(fewQueued, deepQueue*p.HTTP1.Maximum)
+// isFull reports whether calls wait for a connection, and the pool may make no more connections.
+func isFull(p *snapshot.CallPool) bool {
+	return p.HTTP1.Maximum > 0 && p.Active >= p.HTTP1.Maximum && p.Queued > 0
 }
 
-func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool) profile.Verdict {
+// hasQueue reports whether many calls wait for a connection, and the pool may make no more connections.
+func hasQueue(p *snapshot.CallPool) bool {
+	return isFull(p) && p.Queued >= max(fewQueued, deepQueue*p.HTTP1.Maximum)
+}
+
+// queueStands reports whether all calls without a connection have waited since the first look.
+func (e *evidence) queueStands(p *snapshot.CallPool) bool {
+	n, since := 0, e.Began.Add(e.Flights[0].At)
+	for i := range e.LastFlight().Requests.Calls {
+		g := &e.LastFlight().Requests.Calls[i]
+		if g.Authority != p.Authority || g.Phase != snapshot.CallConnection {
+			continue
+		}
+		for k := range g.Calls {
+			if g.Calls[k].Since.IsZero() || g.Calls[k].Since.After(since) {
+				return false
+			}
+		}
+		n += len(g.Calls)
+	}
+	return n >= gather.FewRequests
+}
+
+func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool, stands bool) profile.Verdict {
 	h := httpCalls{}
 	for i := range r.Calls {
 		if g := &r.Calls[i]; g.Authority != p.Authority {
@@ -221,6 +247,14 @@ func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool) profile.
 			phrase.Counted(p.Queued, "call", "calls"),
 			p.Authority, h.caller(), phrase.Counted(p.HTTP1.Maximum, "connection", "connections")),
 		Commands: []string{"clrsnap requests " + e.Again()},
+	}
+	if stands {
+		v.Text += fmt.Sprintf(" None of them has got one in %s.", phrase.Seconds(e.LastFlight().At-e.Flights[0].At))
+	}
+	unread := slices.DeleteFunc(slices.Clone(h.waiting), func(g someCalls) bool { return g.Phase != snapshot.CallBody })
+	if n := callsIn(unread); n >= p.HTTP1.Maximum {
+		v.Text += " All connections have an answer that has begun and that is not read to its end: an " +
+			"HttpResponseMessage keeps its connection until the message is read or disposed of."
 	}
 	for _, g := range slices.Concat(firstGroup(h.queue), firstGroup(h.waiting)) {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})

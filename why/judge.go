@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/activity"
 	"clrsnap/internal/gather"
+	"clrsnap/internal/stopped"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
@@ -16,14 +17,18 @@ type evidence struct{ gather.Evidence }
 // A judge looks for one cause, and returns nothing if a healthy program could look the same.
 type judge func(*evidence) []profile.Verdict
 
+// of makes a judge of a judge in another package.
+func of(j func(*gather.Evidence) []profile.Verdict) judge {
+	return func(e *evidence) []profile.Verdict { return j(&e.Evidence) }
+}
+
 // judges are all judges.
 var judges = []judge{
-	judgeHeld, judgeDebugger, judgeDeadlock, judgeCallbacks, judgeSuspension, judgeFinalizer, judgeShutdown,
-	judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeUnaccepted, judgeRemote,
-	judgeNames,
-	judgeCallQueue, judgeLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads,
-	judgeServices, judgeYields, judgeCPU, judgeGC, judgeExceptions, judgeAssemblies,
-	judgeGrowth, judgeNativeGrowth,
+	of(stopped.Held), of(stopped.Debugger), judgeDeadlock, judgeCallbacks, of(stopped.Suspension),
+	of(stopped.Finalizer), judgeShutdown, judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors,
+	judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks, judgeLost, judgePool,
+	judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
+	judgeExceptions, judgeAssemblies, judgeGrowth, judgeNativeGrowth,
 }
 
 // report is the judges' common result.

@@ -12,24 +12,36 @@ import (
 	"clrsnap/profile"
 )
 
-// longList is the least number of references to the last element of a list: nobody looks up elements there.
-const longList = 500
-
 // linkedList is objects of one type that have become more, most often in a linked list that is no collection of .NET.
 type linkedList struct {
 	heapwalk.Row
 	gather.GrownType
 }
 
-// keptTypes are the growing types whose objects are certainly kept.
+// keptTypes are the growing types whose objects are certainly kept, or are a long list that has survived collections.
 func (e *evidence) keptTypes() (out []linkedList) {
 	for _, p := range e.GrowingTypes() {
 		i := slices.IndexFunc(e.Rows, func(r heapwalk.Row) bool { return r.Type == p.Type })
-		if i >= 0 && e.Rows[i].Path.Kept() {
-			out = append(out, linkedList{e.Rows[i], p})
+		if i < 0 {
+			continue
+		}
+		l := linkedList{e.Rows[i], p}
+		if l.Path.Kept() || l.Steps >= heapwalk.LongList && 2*e.survivors(p.Type) >= l.Steps {
+			out = append(out, l)
 		}
 	}
 	return out
+}
+
+// survivors is how many objects of a type have survived a collection.
+func (e *evidence) survivors(typ string) (n int) {
+	types := e.Heaps[len(e.Heaps)-1].Types
+	for i := range types {
+		if types[i].Name == typ {
+			n += int(old(&types[i]).Count)
+		}
+	}
+	return n
 }
 
 // grows reports whether the kept objects have become more. At the first count at most as many objects were kept as were
@@ -43,7 +55,7 @@ func (l *linkedList) grows(age time.Duration) bool {
 // type that is reached first is the element's.
 func (e *evidence) grownList() (out *linkedList) {
 	for _, l := range e.keptTypes() {
-		if l.Steps >= longList && l.grows(e.Age) && (out == nil || l.Own == out.Own && l.Steps < out.Steps) {
+		if l.Steps >= heapwalk.LongList && l.grows(e.Age) && (out == nil || l.Own == out.Own && l.Steps < out.Steps) {
 			out = &l
 		}
 	}
@@ -64,7 +76,11 @@ func (e *evidence) grownObjects() (out *linkedList) {
 
 // listVerdict tells of a linked list that has grown.
 func (l *linkedList) listVerdict(e *evidence) profile.Verdict {
-	return l.verdict(e, profile.Likely, "are kept in a linked list", fmt.Sprintf("The shortest way to the last one "+
+	certainty := profile.Likely
+	if !l.Path.Kept() {
+		certainty = profile.Possible
+	}
+	return l.verdict(e, certainty, "are kept in a linked list", fmt.Sprintf("The shortest way to the last one "+
 		"leads over %s references, so the list is no cache and no index: more is put into the list than is taken out.",
 		phrase.Number(int64(l.Steps))))
 }
@@ -86,8 +102,17 @@ func (l *linkedList) verdict(e *evidence, c profile.Certainty, kept, reason stri
 	if l.Row.Bytes > 0 {
 		v.Text += fmt.Sprintf(" The objects keep %s.", phrase.BytesOf(int64(l.Row.Bytes)))
 	}
-	v.Text += phrase.KeptBy(l.Path)
-	v.Evidence = append([]profile.Evidence{{Text: "The way to the last one: " + phrase.Way(l.Path) + "."}},
-		e.grownOld()...)
+	v.Evidence = e.grownOld()
+	if l.Path.Kept() {
+		v.Text += phrase.KeptBy(l.Path)
+		v.Evidence = slices.Insert(v.Evidence, 0,
+			profile.Evidence{Text: "The way to the last one: " + phrase.Way(l.Path) + "."})
+		return v
+	}
+	if field := phrase.OwnField(l.Path); field != "" {
+		v.Text += " The objects are in " + field + "."
+	}
+	v.Text += " Many of the objects have survived collections. What keeps the first one was not found: most likely a " +
+		"method that runs, or an AsyncLocal of the method."
 	return v
 }

@@ -36,6 +36,7 @@ type convoy struct {
 	threads  []snapshot.ThreadRef
 	stuck    []snapshot.ThreadRef // threads that have waited the whole time and have not moved
 	standing bool                 // neither has the holder moved, which does not wait for work in turn
+	pooled   bool                 // one of the stuck threads is a worker of the pool
 }
 
 // stands reports whether threads have waited for the lock all the time: several threads, or one behind a holder that
@@ -112,6 +113,7 @@ func (c *convoy) findStuck(threads []gather.Watched) {
 		if t := gather.Ref(w.Last()); w.Unmoved && w.All(func(t *snapshot.Thread) bool { return isLock(t.Wait) }) &&
 			slices.ContainsFunc(c.threads, func(o snapshot.ThreadRef) bool { return o.OSThreadID == t.OSThreadID }) {
 			c.stuck = append(c.stuck, t)
+			c.pooled = c.pooled || w.Last().Role == gather.WorkerRole
 		}
 	}
 	if len(c.holders) == 0 || c.takesTurns() {
@@ -231,6 +233,10 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 		c.addInside(e, in, &v)
 	case c.takesTurns(), !c.harmful(waiting) && len(c.stuck) < fewWaiters:
 		v.Certainty = profile.Possible
+	case c.isStandby():
+		v.Certainty = profile.Possible
+		v.Text += fmt.Sprintf(" The holder goes on, and no thread has got the lock in %s. Standbys that wait for "+
+			"their leader's end look the same.", phrase.Seconds(e.Whole()))
 	case known && waiting >= manyWaiters:
 		v.Certainty = profile.Certain
 	}
@@ -264,6 +270,16 @@ func (c *convoy) takesTurns() bool {
 	return !slices.ContainsFunc(c.holders, func(h *snapshot.Thread) bool {
 		return !waitsForPermit(h) || takesElsewhere(c.example, h)
 	})
+}
+
+// isStandby reports whether the threads look like standbys of the holder: all have waited the whole time, in a method
+// in which the holder is as well, and the holder goes on.
+func (c *convoy) isStandby() bool {
+	in := func(f snapshot.Frame) bool { return f.Display == gather.OwnMethod(c.example) }
+	return !c.standing && !c.pooled && len(c.stuck) == c.waiters[len(c.waiters)-1] && len(c.in) == 1 &&
+		!slices.ContainsFunc(c.holders, func(h *snapshot.Thread) bool {
+			return h.OSThreadID != c.holders[0].OSThreadID || !slices.ContainsFunc(h.Frames, in)
+		})
 }
 
 // addHolder adds what the holder of the lock does.

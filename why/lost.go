@@ -21,7 +21,7 @@ func judgeLost(e *evidence) []profile.Verdict {
 	l := &e.Lost[0]
 	waiters := phrase.Counted(l.Awaits, "async method waits", "async methods wait")
 	if l.Threads > 0 {
-		waiters = waitNow(l.Threads)
+		waiters = phrase.ThreadsWait(l.Threads)
 	}
 	none := fmt.Sprintf(", and none has got one for at least %s", phrase.Seconds(e.lostFor(l)))
 	if l.First == 0 {

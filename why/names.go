@@ -33,7 +33,7 @@ func judgeNames(e *evidence) []profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Names of hosts are not resolved: %s for the answer of a name server (%s) in all looks, for "+
-			"at least %s. The process's /etc/resolv.conf says which servers there are.", waitNow(n),
+			"at least %s. The process's /etc/resolv.conf says which servers there are.", phrase.ThreadsWait(n),
 			phrase.List(servers.Sorted()), phrase.Seconds(e.Span())),
 		Commands: []string{"clrsnap stack " + e.Again()},
 	}

@@ -128,6 +128,9 @@ func endsIn(target string) (local, remote string) {
 }
 
 func (c *called) harmful(e *evidence) bool {
+	if c.own && len(judgePool(e)) > 0 {
+		return false // nobody answers because the pool has no worker for the requests
+	}
 	if len(c.threads) >= manyCallers && e.Span() >= gather.Enough {
 		return true
 	}
@@ -213,7 +216,7 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	}
 	if n := len(c.threads); n > 0 {
 		t := c.threads[0].Last()
-		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", waitNow(n),
+		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", phrase.ThreadsWait(n),
 			phrase.Method(gather.OwnFrame(t.Frames)),
 			phrase.Seconds(e.Span())))
 		v.Evidence = append(v.Evidence, c.waiting(t))
@@ -293,7 +296,7 @@ func (c *called) addQueue(v *profile.Verdict, q *queue) {
 	own := phrase.Method(gather.OwnFrame(e.Frames))
 	v.Text += fmt.Sprintf(" %s of HttpClient more, in %s, have no connection: as many as there may be are in use.",
 		phrase.List(words), own)
-	e.Text = fmt.Sprintf("%s for a connection:", waitNow(q.sum()))
+	e.Text = fmt.Sprintf("%s for a connection:", phrase.ThreadsWait(q.sum()))
 	if len(q.threads) == 0 {
 		e.Text = asyncCalls(q.sum()) + " for a connection:"
 	}

@@ -138,6 +138,23 @@ func TestCallQueue(t *testing.T) {
 		e.Flights[0] = other
 		none(t, judgeCallQueue(e))
 	}
+
+	// A short queue that stands.
+	e.Began = time.Now()
+	short := look(3, 2)
+	short.At = 4 * time.Second
+	calls := short.Requests.Calls
+	for i := range calls[0].Calls {
+		calls[0].Calls[i].Since = e.Began.Add(-time.Duration(i) * time.Minute)
+	}
+	calls[1].Phase = snapshot.CallBody
+	e.Flights = []gather.FlightLook{look(0, 2), short}
+	verdict(t, judgeCallQueue(e), profile.CauseRemoteCall, profile.Likely,
+		"3 calls of HttpClient to supplier:6352 wait",
+		"None of them has got one in 4.0 s.", "an answer that has begun and that is not read to its end",
+		"2 calls of HttpClient to supplier:6352/prices have the beginning of the answer")
+	calls[0].Calls[1].Since = e.Began.Add(time.Second)
+	none(t, judgeCallQueue(e))
 }
 
 // TestRemoteHTTP: all connections of an HttpClient's pool wait for an answer, and calls queue.

@@ -57,6 +57,71 @@ func judgeRetries(e *evidence) []profile.Verdict {
 			return []profile.Verdict{g.verdict(e)}
 		}
 	}
+	return e.failsAgain()
+}
+
+// Thresholds of one piece of work that fails each time.
+const (
+	equalExceptions = 20  // a second, of one type, from one place and caught in one method
+	nearlyAll       = 0.9 // of all exceptions
+)
+
+// failsAgain looks for one piece of work that fails each time that it is tried: nearly all exceptions are equal, and
+// the method that catches the exceptions pauses between the tries. The end of a wait is no failure.
+func (e *evidence) failsAgain() []profile.Verdict {
+	list := e.throws()
+	if len(list) == 0 {
+		return nil
+	}
+	r, t := e.Samples, list[0]
+	rate := phrase.Rate(t.weight, r.Duration)
+	in, known := strings.CutPrefix(t.fate, profile.CaughtBy)
+	if !known || rate < equalExceptions || float64(t.weight) < nearlyAll*float64(r.Weight(profile.Exception)) ||
+		strings.HasSuffix(t.typ, "CanceledException") || strings.HasSuffix(t.typ, "TimeoutException") {
+		return nil
+	}
+	pauses := e.pausesIn(in)
+	if pauses == nil {
+		return nil
+	}
+	stack := gather.WithoutEvents(gather.Frames(r, t.node))
+	return []profile.Verdict{{
+		Cause: profile.CauseStalled, Certainty: profile.Possible,
+		Text: fmt.Sprintf("One piece of work may fail each time that it is tried: %s catches %s %s a second, thrown "+
+			"%s, and pauses between the tries.", in, phrase.Number(rate), t.typ, thrownAt(stack)),
+		Evidence: []profile.Evidence{
+			{Text: "The exceptions are thrown here:", Frames: stack}, {Text: "The pause:", Frames: pauses},
+		},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID)},
+	}}
+}
+
+// pausesIn is the stack of a thread that sleeps in a method in most looks, or of an async method that waits for a timer
+// there; nil: there is none.
+func (e *evidence) pausesIn(method string) []snapshot.Frame {
+	threads := e.Threads()
+	for i := range threads {
+		asleep := 0
+		for _, t := range threads[i].Looks {
+			if t.Wait != nil && t.Wait.Kind == snapshot.ThreadSleep && gather.OwnMethod(t) == method {
+				asleep++
+			}
+		}
+		if 2*asleep > len(threads[i].Looks) {
+			return threads[i].Last().Frames
+		}
+	}
+	l := e.LastFlight()
+	if l == nil {
+		return nil
+	}
+	for i := range l.Tasks.Chains {
+		c := &l.Tasks.Chains[i]
+		own := gather.OwnFrame(c.Frames)
+		if c.WaitsFor != nil && c.WaitsFor.Kind == snapshot.AwaitsTimer && own != nil && own.Display == method {
+			return c.Frames
+		}
+	}
 	return nil
 }
 

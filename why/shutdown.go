@@ -48,12 +48,14 @@ func judgeShutdown(e *evidence) []profile.Verdict {
 // stopsServices are the host's methods that stop the services, one after another or together.
 const stopsServices = "Microsoft.Extensions.Hosting.Internal.Host."
 
-// stopsHost reports whether the host waits in a stack for a service to stop.
-func stopsHost(frames []snapshot.Frame) bool {
-	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
+// stopsHost reports whether the host waits in a stack for a service to stop. own: the service's own code is on the
+// stack.
+func stopsHost(frames []snapshot.Frame) (stops, own bool) {
+	i := slices.IndexFunc(frames, func(f snapshot.Frame) bool {
 		name, ok := strings.CutPrefix(strings.Replace(f.Method, "Host+<", "Host.", 1), stopsServices)
 		return ok && (strings.HasPrefix(name, "StopAsync") || strings.HasPrefix(name, "ForeachService"))
 	})
+	return i >= 0, i >= 0 && gather.OwnFrame(frames[:i]) != nil
 }
 
 // endlessService looks for a service of the host that does not stop: a method of the service has stayed in one wait
@@ -61,7 +63,8 @@ func stopsHost(frames []snapshot.Frame) bool {
 func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 	for i := range threads {
 		w := &threads[i]
-		if t := w.Last(); w.Unmoved && w.Waits() && stopsHost(t.Frames) && gather.OwnFrame(t.Frames) != nil {
+		t := w.Last()
+		if _, own := stopsHost(t.Frames); own && w.Unmoved && w.Waits() {
 			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []snapshot.ThreadRef{gather.Ref(t)})}
 		}
 	}
@@ -70,16 +73,37 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 		return nil
 	}
 	stood := gather.StoodStill(before, after)
+	stopping, executing := false, (*snapshot.TaskChain)(nil)
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
-			gather.OwnFrame(c.Frames) == nil || stood[tasks.ChainKey(c)] == 0 {
+		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || stood[tasks.ChainKey(c)] == 0 {
 			continue
 		}
-		thing := cmp.Or(c.WaitsFor.Target, gather.AwaitedThings[c.WaitsFor.Kind], display.ShortType(c.WaitsFor.Type))
-		return []profile.Verdict{e.unstopped(c.Frames, "waits for "+thing, nil)}
+		stops, own := stopsHost(c.Frames)
+		switch stopping = stopping || stops; {
+		case own:
+			return []profile.Verdict{e.unstopped(c.Frames, awaits(c), nil)}
+		case executes(c.Frames):
+			executing = cmp.Or(executing, c)
+		}
+	}
+	if stopping && executing != nil {
+		return []profile.Verdict{e.unstopped(executing.Frames, awaits(executing), nil)}
 	}
 	return nil
+}
+
+// executes reports whether a stack is the work of a background service.
+func executes(frames []snapshot.Frame) bool {
+	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
+		return f.Origin() == snapshot.OfUser && strings.HasSuffix(f.Display, ".ExecuteAsync{async}")
+	})
+}
+
+// awaits says what a chain waits for.
+func awaits(c *snapshot.TaskChain) string {
+	w := c.WaitsFor
+	return "waits for " + cmp.Or(w.Target, gather.AwaitedThings[w.Kind], display.ShortType(w.Type))
 }
 
 // unstopped is the verdict on a service that does not stop.
@@ -89,7 +113,7 @@ func (e *evidence) unstopped(frames []snapshot.Frame, does string, threads []sna
 		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
 		Text: fmt.Sprintf("The process is to end, and does not: the host waits for a service to stop, which has not "+
 			"moved since the first look. It is in %s, and %s.", phrase.Method(own), does),
-		Evidence: []profile.Evidence{{Text: "The service stops here:", Frames: frames, Threads: threads}},
+		Evidence: []profile.Evidence{{Text: "The service stands here:", Frames: frames, Threads: threads}},
 		Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap stack " + e.Again()},
 	}
 }
@@ -116,7 +140,7 @@ func (e *evidence) endless(w *gather.Watched, handler string, threads []gather.W
 			Text:   fmt.Sprintf("%s has called Environment.Exit:", phrase.ThreadName(gather.Ref(o))),
 			Frames: o.Frames, Threads: []snapshot.ThreadRef{gather.Ref(o)},
 		})
-		if owner := e.ownerOf(t); owner != nil && owner.OSThreadID == o.OSThreadID {
+		if owner := e.OwnerOf(t); owner != nil && owner.OSThreadID == o.OSThreadID {
 			v.Certainty = profile.Certain
 			v.Text += fmt.Sprintf(" %s waits in Environment.Exit for the handler: neither can go on.",
 				phrase.ThreadName(gather.Ref(o)))

@@ -35,8 +35,8 @@ const (
 
 func (s sourceEnd) never() bool { return s >= neverEnds }
 
-// sourceEnds judges the waits of a method.
-func (e *evidence) sourceEnds(method string) sourceEnd {
+// sourceEnds judges the waits of a method. behind are methods that wait for this method, directly or not.
+func (e *evidence) sourceEnds(method string, behind ...string) sourceEnd {
 	s, ok := e.Sources[method]
 	switch {
 	case !ok:
@@ -57,39 +57,51 @@ func (e *evidence) sourceEnds(method string) sourceEnd {
 	case len(list) == 0 && len(e.failedCompleters(&s)) > 0:
 		return failedEnd
 	case len(list) > 0 && !slices.ContainsFunc(list, func(c completer) bool {
-		return e.waitsIn(&c) != gather.SourceField(s.Path)
+		return !e.waitsToo(&c, &s, append(behind, method))
 	}):
 		return blockedEnd
 	}
 	return notKnown
 }
 
-// waitsIn is the field that keeps the source for which a completer has waited itself, all the time; "": none.
-func (e *evidence) waitsIn(c *completer) string {
+// waitsToo reports whether a completer of a source waits all the time itself: for a source that is kept in the same
+// field, for a source of a method behind, or for a source that nobody completes.
+func (e *evidence) waitsToo(c *completer, s *gather.KeptSource, behind []string) bool {
+	in, field := e.waitsIn(c)
+	return field != "" && (field == gather.SourceField(s.Path) || slices.Contains(behind, in) ||
+		len(behind) < mostBehind && e.sourceEnds(in, behind...).never())
+}
+
+// mostBehind bounds the methods that wait for one another.
+const mostBehind = 8
+
+// waitsIn is the method in which a completer has waited for a source itself, all the time, and the field that keeps the
+// source; "": none.
+func (e *evidence) waitsIn(c *completer) (method, field string) {
 	if c.chain == nil {
 		return e.blockedFor(c.thread)
 	}
 	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != snapshot.AwaitsCompletion || len(c.chain.Frames) == 0 ||
 		gather.StoodStill(&e.Flights[0], e.LastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
-		return ""
+		return "", ""
 	}
-	if s := e.Sources[c.chain.Frames[0].Display]; s.Path != nil && s.Missing == 0 {
-		return gather.SourceField(s.Path)
+	method = c.chain.Frames[0].Display
+	if s := e.Sources[method]; s.Path != nil && s.Missing == 0 {
+		return method, gather.SourceField(s.Path)
 	}
-	return ""
+	return "", ""
 }
 
-// blockedFor is the field that keeps the source for which a thread has waited all the time, directly or for an async
-// method that waits for such a source; "": none.
-func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
+// blockedFor is waitsIn of a thread, which waits for a source directly, or for an async method that waits for a source.
+func (e *evidence) blockedFor(t *snapshot.Thread) (method, field string) {
 	own, w := gather.OwnFrame(t.Frames), t.Wait
 	switch {
 	case own == nil || w == nil || w.Kind != snapshot.TaskWait:
-		return ""
+		return "", ""
 	case w.Method == "":
-		return e.Sources[own.Display].Threads[t.OSThreadID]
+		return own.Display, e.Sources[own.Display].Threads[t.OSThreadID]
 	case !e.stillWaiting()[t.OSThreadID]:
-		return ""
+		return "", ""
 	}
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
@@ -98,11 +110,11 @@ func (e *evidence) blockedFor(t *snapshot.Thread) (field string) {
 		}
 		s := e.Sources[c.Frames[0].Display]
 		if s.Path == nil || s.Missing > 0 || field != "" && field != gather.SourceField(s.Path) {
-			return "" // the method may wait for something else
+			return "", "" // the method may wait for something else
 		}
-		field = gather.SourceField(s.Path)
+		method, field = c.Frames[0].Display, gather.SourceField(s.Path)
 	}
-	return field
+	return method, field
 }
 
 // completer is an async method or a thread that completes TaskCompletionSources, by its code.
@@ -117,7 +129,7 @@ func (e *evidence) completersOf(s *gather.KeptSource, waiting string) (out []com
 	types := gather.OwnTypes(s.Path)
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if own := gather.OwnFrame(c.Frames); c.Completes && own != nil && own.Display != waiting &&
+		if c.Completes && gather.OwnFrame(c.Frames) != nil && c.Frames[c.Completer].Display != waiting &&
 			gather.HasCodeOf(types, c.Frames) {
 			out = append(out, completer{chain: c})
 		}
@@ -274,7 +286,7 @@ func (e *evidence) stalledSources(before, after *gather.FlightLook) (out []profi
 		who := phrase.Counted(w.count, "async method waits", "async methods wait")
 		switch {
 		case w.count == 0:
-			who = waitNow(len(w.threads))
+			who = phrase.ThreadsWait(len(w.threads))
 		case len(w.threads) > 0:
 			who = phrase.Counted(w.count, "async method",
 				"async methods") + " and " + phrase.ThreadsOf(len(w.threads)) + " wait"

@@ -63,6 +63,12 @@ func TestEndsOfWaits(t *testing.T) {
 				"and nobody else is seen who would complete any of them",
 			}},
 			{"echo-idle", "", nil},
+			{"actors-crossed", profile.CauseStalled, []string{
+				"async methods wait for a TaskCompletionSource, in Depot.Department.AskAsync",
+				"completes such sources, by the code, and waits for a TaskCompletionSource",
+				"and nobody else is seen who would complete any of them",
+			}},
+			{"actors-prompt", "", nil},
 		} {
 			for _, compile := range []testenv.Options{{}, {Compile: livetest.RuntimeAsync}} {
 				name := tt.of

@@ -142,4 +142,32 @@ func TestRetries(t *testing.T) {
 	none(t, judgeRetries(looks(here, save(1), save(3))))
 	none(t, judgeRetries(looks(here, waiting(1, sleeps, "Shop.Book.Save"), waiting(2, sleeps, "Shop.Book.Save"))))
 	none(t, judgeRetries(looks(here, running(1, "Shop.Book.Save", "Shop.Start.Run"), save(2))))
+
+	// One piece of work fails, in a loop at the base of a thread, or in an async method.
+	often := func(typ, fate string, n int, threads ...snapshot.Thread) *evidence {
+		r := same(3, threads...).recorded(3, profile.Exception)
+		for range n {
+			r.add(1, profile.Sample{Mode: profile.Exception, Weight: 1}, typ, "Shop.Book.Parse", "Shop.Book.Run")
+		}
+		e := r.done()
+		for i := range e.Samples.Functions {
+			if f := &e.Samples.Functions[i]; f.Kind == snapshot.Event {
+				f.Fate = fate
+			}
+		}
+		return e
+	}
+	const loop = profile.CaughtBy + "Shop.Book.Run"
+	run := waiting(1, sleeps, "Shop.Book.Run")
+	verdict(t, judgeRetries(often("System.FormatException", loop, 150, run)), profile.CauseStalled, profile.Possible,
+		"One piece of work may fail each time that it is tried: Shop.Book.Run catches 50 System.FormatException a "+
+			"second, thrown in Shop.Book.Parse, and pauses between the tries.")
+	none(t, judgeRetries(often("System.FormatException", loop, 50, run)))
+	none(t, judgeRetries(often("System.FormatException", "", 150, run)))
+	none(t, judgeRetries(often("System.OperationCanceledException", loop, 150, run)))
+	none(t, judgeRetries(often("System.FormatException", loop, 150, running(1, "Shop.Book.Run"))))
+	async := often("System.FormatException", loop, 150, running(1, "Shop.Book.Run"))
+	chains := []snapshot.TaskChain{suspended(1, snapshot.Awaited{Kind: snapshot.AwaitsTimer}, "Shop.Book.Run")}
+	async.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{Tasks: &snapshot.Tasks{Chains: chains}}}}
+	verdict(t, judgeRetries(async), profile.CauseStalled, profile.Possible, "Shop.Book.Run catches 50")
 }

@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/procfs"
+	"clrsnap/internal/stopped"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
@@ -116,29 +117,31 @@ func collecting(id int) snapshot.Thread {
 }
 
 func TestSuspension(t *testing.T) {
-	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2))), profile.CauseSuspension, profile.Likely,
+	verdict(t, of(stopped.Suspension)(same(3, blockedCooperatively(), collecting(2))), profile.CauseSuspension,
+		profile.Likely,
 		"Shop.Sensor.Poll", "2.0 s", "1 thread waits for the runtime")
-	verdict(t, judgeSuspension(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
+	verdict(t, of(stopped.Suspension)(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
 		"Each garbage collection waits for this thread")
 	// The runtime wakes the thread again and again with requests to stop.
-	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)),
+	verdict(t, of(stopped.Suspension)(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)),
 		profile.CauseSuspension, profile.Likely)
 	moving := blockedCooperatively()
 	moving.Frames[0].SP += 8
-	none(t, judgeSuspension(looksAt([]snapshot.Thread{blockedCooperatively()}, []snapshot.Thread{moving})))
-	none(t, judgeSuspension(same(3, collecting(2), collecting(3))))
+	none(t, of(stopped.Suspension)(looksAt([]snapshot.Thread{blockedCooperatively()}, []snapshot.Thread{moving})))
+	none(t, of(stopped.Suspension)(same(3, collecting(2), collecting(3))))
 
 	// A running thread can be stopped: a running thread is the reason only if everybody
 	// waits for the thread.
 	loop := running(1, "Shop.Sensor.Spin")
-	verdict(t, judgeSuspension(same(3, loop, collecting(2), collecting(3)).runs(1, 1, 0)), profile.CauseSuspension,
+	verdict(t, of(stopped.Suspension)(same(3, loop, collecting(2), collecting(3)).runs(1, 1, 0)),
+		profile.CauseSuspension,
 		profile.Likely, "Shop.Sensor.Spin")
-	none(t, judgeSuspension(same(3, loop, collecting(2)).runs(1, 1, 0)))
+	none(t, of(stopped.Suspension)(same(3, loop, collecting(2)).runs(1, 1, 0)))
 	others := []snapshot.Thread{loop, collecting(2), collecting(3)}
 	for id := 4; id < 10; id++ {
 		others = append(others, waiting(id, snapshot.Wait{Kind: snapshot.ThreadSleep}, "Shop.Orders.Rest"))
 	}
-	none(t, judgeSuspension(same(3, others...).runs(1, 1, 0)))
+	none(t, of(stopped.Suspension)(same(3, others...).runs(1, 1, 0)))
 
 	// All waits go through the runtime's own code.
 	var sleeping []snapshot.Thread
@@ -147,12 +150,12 @@ func TestSuspension(t *testing.T) {
 		x.Frames = append([]snapshot.Frame{native("libc.so.6"), native("libcoreclr.so")}, x.Frames...)
 		sleeping = append(sleeping, x)
 	}
-	none(t, judgeSuspension(same(3, append(sleeping, loop)...).runs(1, 1, 0)))
+	none(t, of(stopped.Suspension)(same(3, append(sleeping, loop)...).runs(1, 1, 0)))
 
 	// The collector itself runs in cooperative mode, too.
 	gc := running(1, "Shop.Orders.Add")
 	gc.Frames = append([]snapshot.Frame{native("libcoreclr.so")}, gc.Frames...)
-	none(t, judgeSuspension(same(3, gc, collecting(2), collecting(3)).runs(1, 1, 0)))
+	none(t, of(stopped.Suspension)(same(3, gc, collecting(2), collecting(3)).runs(1, 1, 0)))
 }
 
 func TestFinalizer(t *testing.T) {
@@ -160,46 +163,46 @@ func TestFinalizer(t *testing.T) {
 	stuck := waiting(5, event, "System.Threading.Monitor.Wait", "Shop.Lease.Close", "Shop.Lease.Finalize",
 		"System.GC.RunFinalizers")
 	stuck.Role = "Finalizer"
-	verdict(t, judgeFinalizer(same(3, stuck)), profile.CauseFinalizer, profile.Certain, "Shop.Lease.Finalize",
+	verdict(t, of(stopped.Finalizer)(same(3, stuck)), profile.CauseFinalizer, profile.Certain, "Shop.Lease.Finalize",
 		"Shop.Lease.Close", "2.0 s")
-	verdict(t, judgeFinalizer(same(3, stuck).runs(5, 0.5, 0)), profile.CauseFinalizer, profile.Likely)
+	verdict(t, of(stopped.Finalizer)(same(3, stuck).runs(5, 0.5, 0)), profile.CauseFinalizer, profile.Likely)
 
 	// Finalizers of several objects, one after the other.
 	other := stuck
 	other.Frames = stack("System.Threading.Monitor.Wait", "Shop.Page.Close", "Shop.Page.Finalize",
 		"System.GC.RunFinalizers")
-	none(t, judgeFinalizer(looksAt([]snapshot.Thread{stuck}, []snapshot.Thread{other})))
+	none(t, of(stopped.Finalizer)(looksAt([]snapshot.Thread{stuck}, []snapshot.Thread{other})))
 	idle := waiting(5, snapshot.Wait{Kind: snapshot.WaitIdle})
 	idle.Role = "Finalizer"
-	none(t, judgeFinalizer(looksAt([]snapshot.Thread{stuck}, []snapshot.Thread{idle})))
+	none(t, of(stopped.Finalizer)(looksAt([]snapshot.Thread{stuck}, []snapshot.Thread{idle})))
 
 	// An unreadable stack says nothing.
 	unread := stuck
 	unread.Complete, unread.Frames = false, stuck.Frames[:1]
 	before, without := []snapshot.Thread{stuck}, []snapshot.Thread{unread}
-	verdict(t, judgeFinalizer(looksAt(without, before, without, before, without)), profile.CauseFinalizer,
+	verdict(t, of(stopped.Finalizer)(looksAt(without, before, without, before, without)), profile.CauseFinalizer,
 		profile.Certain, "Shop.Lease.Close", "2.0 s")
-	none(t, judgeFinalizer(looksAt(without, before, without)))
-	none(t, judgeFinalizer(looksAt(without, without)))
+	none(t, of(stopped.Finalizer)(looksAt(without, before, without)))
+	none(t, of(stopped.Finalizer)(looksAt(without, without)))
 }
 
 func TestHeld(t *testing.T) {
 	e := same(2)
 	e.Moments = []gather.Moment{{State: 'T'}, {State: 'T', At: tick}}
-	verdict(t, judgeHeld(e), profile.CauseStopped, profile.Certain, "kill -CONT 42")
+	verdict(t, of(stopped.Held)(e), profile.CauseStopped, profile.Certain, "kill -CONT 42")
 	e.Moments[1].State = 'S'
-	none(t, judgeHeld(e))
+	none(t, of(stopped.Held)(e))
 	e.Moments = []gather.Moment{{Groups: cgroup.State{Frozen: true}}, {Groups: cgroup.State{Frozen: true}}}
-	verdict(t, judgeHeld(e), profile.CauseStopped, profile.Certain, "freezer")
+	verdict(t, of(stopped.Held)(e), profile.CauseStopped, profile.Certain, "freezer")
 }
 
 func TestDebugger(t *testing.T) {
 	e := same(2)
 	e.Moments = []gather.Moment{{State: 't', Traced: 7, Tracer: "gdb"}, {State: 't', Traced: 7}}
-	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "gdb (7)", "has stopped it")
-	none(t, judgeHeld(e))
+	verdict(t, of(stopped.Debugger)(e), profile.CauseDebugger, profile.Certain, "gdb (7)", "has stopped the process")
+	none(t, of(stopped.Held)(e))
 	e.Moments[0].State, e.Moments[1].State = 'S', 'S'
-	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "It runs")
+	verdict(t, of(stopped.Debugger)(e), profile.CauseDebugger, profile.Certain, "The process runs")
 	e.Moments[1].Traced = 0 // the tracer came and went, as clrsnap does
-	none(t, judgeDebugger(e))
+	none(t, of(stopped.Debugger)(e))
 }

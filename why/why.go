@@ -9,6 +9,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/gather"
+	"clrsnap/internal/stopped"
 	"clrsnap/profile"
 )
 
@@ -58,7 +59,7 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 		return nil, err
 	}
 	g, err := gather.Begin(pid, (*gather.Options)(&o), func(e *gather.Evidence) bool {
-		return len(judgeSuspension(&evidence{*e})) > 0
+		return len(stopped.Suspension(e)) > 0
 	})
 	if err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type Evidence struct {
 	Heaps      []HeapLook           // at the beginning and at the end; nil: not known
 	Kept       []KeptPile           // the known paths to growing collections
 	Rows       []heapwalk.Row       // how growing own objects are kept
+	EarlyRows  *RowsLook            // the same at the beginning; nil: the heap takes too long
 	Age        time.Duration        // of the process, at the last look at the heap; 0: not known
 
 	Likely       *snapshot.Snapshot // with snapshot.Snapshot.LikelyEdges; nil: not looked for, or none

@@ -307,3 +307,11 @@ func OutermostOwn(frames []snapshot.Frame) string {
 	}
 	return ""
 }
+
+// OwnerOf is the holder of what a thread waits for, in the last look; nil: not known.
+func (e *Evidence) OwnerOf(t *snapshot.Thread) *snapshot.Thread {
+	if t.Wait == nil || t.Wait.Owner == nil || !t.Wait.Certain {
+		return nil
+	}
+	return e.Last().ByID()[t.Wait.Owner.OSThreadID]
+}

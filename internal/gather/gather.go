@@ -46,6 +46,7 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
+	g.earlyRows(ctx)
 	g.inFlight(ctx)
 	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
 	if err := g.sample(ctx, max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4, leastSampling)); err != nil {

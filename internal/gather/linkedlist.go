@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"clrsnap/internal/heapwalk"
 	"clrsnap/snapshot"
@@ -26,12 +27,54 @@ func (t *GrownType) InAny() Pile {
 	return p
 }
 
+// RowsLook is how objects were kept at the beginning, and until the end.
+type RowsLook struct {
+	Rows []heapwalk.Row
+	took time.Duration // from this look to the look at the end
+}
+
+// quickWalk is how long the count of the heap may have taken, so that a walk for what keeps objects is worth the time
+// at the beginning.
+const quickWalk = 50 * time.Millisecond
+
+// earlyRows finds how many objects of the own types with many objects are kept at the beginning. The count of the heap
+// has garbage as well.
+func (g *Gatherer) earlyRows(ctx context.Context) {
+	if g.heapMissing || len(g.Heaps) == 0 || g.Heaps[0].Duration > quickWalk {
+		return
+	}
+	var names []string
+	for i := range g.Heaps[0].Types {
+		if t := &g.Heaps[0].Types[i]; !snapshot.Framework(t.Assembly) && t.Count >= manyPiled &&
+			len(names) < mostGrowing {
+			names = append(names, t.Name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	at := time.Since(g.start)
+	if rows, err := heapwalk.Rows(bounded, g.s, names); err == nil && len(rows) > 0 {
+		g.EarlyRows = &RowsLook{rows, -at}
+	}
+}
+
 // rows finds how the objects are kept whose number has grown.
 func (g *Gatherer) rows(ctx context.Context) {
 	var names []string
 	list := g.GrowingTypes()
 	for i := range list[:min(len(list), mostGrowing)] {
 		names = append(names, list[i].Type)
+	}
+	if g.EarlyRows != nil {
+		for i := range g.EarlyRows.Rows {
+			if name := g.EarlyRows.Rows[i].Type; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		g.EarlyRows.took += time.Since(g.start)
 	}
 	if len(names) == 0 {
 		return
@@ -44,6 +87,27 @@ func (g *Gatherer) rows(ctx context.Context) {
 		g.Miss("What keeps the objects that become more was not found out: %v.", err)
 	}
 	g.Rows = rows
+}
+
+// kept replaces the growth of types by the growth of the objects that are kept, where that is known.
+func (e *Evidence) kept(counted []GrownType) []GrownType {
+	if e.EarlyRows == nil {
+		return counted
+	}
+	for i := range e.Rows {
+		now := &e.Rows[i]
+		k := slices.IndexFunc(e.EarlyRows.Rows, func(r heapwalk.Row) bool { return r.Type == now.Type })
+		if k < 0 {
+			continue
+		}
+		counted = slices.DeleteFunc(counted, func(t GrownType) bool { return t.Type == now.Type })
+		p := Pile{Pile: heapwalk.Pile{Kind: heapwalk.Collection, Type: now.Type, Count: now.Count},
+			Before: e.EarlyRows.Rows[k].Count, took: e.EarlyRows.took, linked: true}
+		if p.Grows(e.Age) {
+			counted = append(counted, GrownType{p, true})
+		}
+	}
+	return counted
 }
 
 // GrowingTypes are the types whose objects have become more all the time, as far as counts tell: first assemblies, then
@@ -72,6 +136,7 @@ func (e *Evidence) GrowingTypes() (out []GrownType) {
 			out = append(out, GrownType{p, own[t.Name]})
 		}
 	}
+	out = e.kept(out)
 	slices.SortStableFunc(out, func(a, b GrownType) int { return cmp.Compare(a.order(), b.order()) })
 	return out
 }

@@ -11,13 +11,18 @@ import (
 // Row says how the objects of one class are kept.
 type Row struct {
 	Type  string
-	Count int // objects that are certainly kept
+	Count int // objects that are certainly kept; of a list with another root in Path, the objects on the way from there
 	// Steps is the number of references on the shortest way to the farthest object. Many steps are a linked list: the
 	// program has no shorter way to the object either.
 	Steps int
 	Bytes uint64             // that all objects of the class retain; 0: not known
 	Path  *snapshot.HeapPath // to the farthest object
 }
+
+// LongList is the least number of references to the last element of a list: nobody looks up elements there. The root of
+// a list may be a stack, or not known: the last element passes from one running method to the next, for instance with
+// an AsyncLocal.
+const LongList = 500
 
 // Rows finds how the objects of some classes are kept, in one walk of the heap. Classes without a kept object are left
 // out. Like Options.Roots, Rows takes memory for the references between all objects.
@@ -36,7 +41,14 @@ func Rows(ctx context.Context, p *session.Process, types []string) (out []Row, e
 	if ways == nil {
 		return nil, ctx.Err()
 	}
-	reaches, at := ways.Reaches(), map[string]int{}
+	reaches, at := ways.Reaches(heap.FromFirst), map[string]int{}
+	for _, from := range []heap.From{heap.FromKnown, heap.FromAll} {
+		for i, r := range ways.Reaches(from) {
+			if reaches[i].Steps < LongList && r.Steps >= LongList {
+				reaches[i] = r
+			}
+		}
+	}
 	for _, t := range types {
 		at[t] = -1
 	}

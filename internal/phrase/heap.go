@@ -29,11 +29,11 @@ func KeptBy(path *snapshot.HeapPath) string {
 	field, own := OwnField(path), path.Static == "" || !snapshot.Framework(path.Static)
 	switch {
 	case field != "" && own:
-		return " It is in " + field + ", kept by " + path.Beginning() + "."
+		return " The objects are in " + field + ", kept by " + path.Beginning() + "."
 	case field != "":
-		return " It is in " + field + "."
+		return " The objects are in " + field + "."
 	case own:
-		return " It is kept by " + path.Beginning() + "."
+		return " The objects are kept by " + path.Beginning() + "."
 	}
 	return ""
 }

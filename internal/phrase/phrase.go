@@ -58,6 +58,9 @@ func Counted(n int, one, many string) string {
 // ThreadsOf says how many threads: "1 thread", "12 threads".
 func ThreadsOf(n int) string { return Counted(n, "thread", "threads") }
 
+// ThreadsWait begins a sentence about n waiting threads.
+func ThreadsWait(n int) string { return ThreadsOf(n) + " " + Verb(n, "waits", "wait") }
+
 // Percent is a share without decimals: "12 %".
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 

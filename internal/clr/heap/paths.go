@@ -111,18 +111,28 @@ func (p *Paths) meet(n, parent uint32) {
 	}
 }
 
-// Reach is how far the ways from the first group lead to the objects of one class.
+// Reach is how far the ways lead to the objects of one class.
 type Reach struct {
 	Count int    // objects that are reached
 	Steps uint32 // references on the longest way
 	To    int    // an object at the end of the longest way
 }
 
+// From says which groups of objects Reaches begins at.
+type From int
+
+// The groups.
+const (
+	FromFirst From = iota // the first group
+	FromKnown             // all groups but the objects that nothing refers to
+	FromAll
+)
+
 // Reaches returns the Reach of each class, by the index of its Table. Call Reaches before To.
-func (p *Paths) Reaches() []Reach {
+func (p *Paths) Reaches(from From) []Reach {
 	out := make([]Reach, len(p.g.Tables))
 	steps := make([]uint32, len(p.parent))
-	for _, n := range p.queue[:p.sure] {
+	for _, n := range p.queue[:[...]int{p.sure, p.kept, len(p.queue)}[from]] {
 		if up := p.parent[n]; up != n {
 			steps[n] = steps[up] + 1
 		}

@@ -4,6 +4,7 @@ using System.Collections.Generic;
 using System.Linq;
 using System.Runtime.CompilerServices;
 using System.Threading;
+using System.Threading.Channels;
 using System.Threading.Tasks;
 using Common;
 using Microsoft.AspNetCore.Builder;
@@ -35,6 +36,10 @@ static class Program
             case "failed": builder.Services.AddHostedService<StockSync>(); break;
             case "done": builder.Services.AddHostedService<Migration>(); break;
             case "stop": builder.Services.AddHostedService<Exporter>(); break;
+            case "deaf":
+                builder.Services.AddHostedService<Beat>();
+                builder.Services.AddHostedService<Pump>();
+                break;
         }
         WebApplication app = builder.Build();
         app.MapGet("/sleep/{id:int}", (int id) => { Begin(); Pack(); return $"{id}\n"; });
@@ -45,7 +50,7 @@ static class Program
         App.Answer = command => command == "url" ? [url] : [$"BEGUN {Volatile.Read(ref begun)}"];
         await Task.WhenAny(Services.Settled.Task, Task.Delay(Timeout.Infinite));
         App.Line("READY");
-        if (App.Text("of", "") == "stop")
+        if (App.Text("of", "") is "stop" or "deaf")
         {
             await app.WaitForShutdownAsync();
             return;
@@ -118,4 +123,24 @@ sealed class Exporter : BackgroundService
     }
 
     async Task Flush() => await exported.Task;
+}
+
+/// <summary>Does not hear that the host stops.</summary>
+sealed class Pump : BackgroundService
+{
+    readonly Channel<int> parcels = Channel.CreateUnbounded<int>();
+
+    protected override async Task ExecuteAsync(CancellationToken stop)
+    {
+        await foreach (int parcel in parcels.Reader.ReadAllAsync()) GC.KeepAlive(parcel);
+    }
+}
+
+/// <summary>Stops at once.</summary>
+sealed class Beat : BackgroundService
+{
+    protected override async Task ExecuteAsync(CancellationToken stop)
+    {
+        while (true) await Task.Delay(50, stop);
+    }
 }

@@ -31,6 +31,8 @@ static class Program
         ["news"] = Sources.News,
         ["echo"] = Echo.Circle,
         ["echo-idle"] = Echo.Idle,
+        ["actors-crossed"] = Actors.Crossed,
+        ["actors-prompt"] = Actors.Prompt,
         ["threads-pile"] = Crowd.Pile,
         ["threads-shift"] = Crowd.Shift,
         ["queue-grows"] = Queues.Grow,

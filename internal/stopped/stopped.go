@@ -1,4 +1,7 @@
-package why
+// Package stopped has the judges of what keeps a process from running, and the judges of threads that the runtime waits
+// for: a signal, the freezer, a debugger, a thread that cannot be suspended, a finalizer that does not return. Each
+// judge returns nothing if a healthy program could look the same.
+package stopped
 
 import (
 	"fmt"
@@ -12,8 +15,8 @@ import (
 	"clrsnap/snapshot"
 )
 
-// judgeHeld looks for a signal, or the freezer, as the reason why the process does not run.
-func judgeHeld(e *evidence) []profile.Verdict {
+// Held looks for a signal, or the freezer, as the reason why the process does not run.
+func Held(e *gather.Evidence) []profile.Verdict {
 	if !e.Held() {
 		return nil
 	}
@@ -23,8 +26,8 @@ func judgeHeld(e *evidence) []profile.Verdict {
 	case m.Groups.Frozen:
 		return []profile.Verdict{{
 			Cause: profile.CauseStopped, Certainty: profile.Certain,
-			Text: "The freezer of its control group holds the process: none of its threads runs until the " +
-				"group is thawed.",
+			Text: "The freezer of the control group holds the process: no thread of the process runs until " +
+				"the group is thawed.",
 			Evidence: []profile.Evidence{{
 				Text: "cgroup.events says frozen 1 (version 1: freezer.state says FROZEN), at the beginning and " +
 					"at the end.",
@@ -33,20 +36,20 @@ func judgeHeld(e *evidence) []profile.Verdict {
 	case m.State == 'T':
 		return []profile.Verdict{{
 			Cause: profile.CauseStopped, Certainty: profile.Certain,
-			Text: fmt.Sprintf("The process is stopped by a signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU): none of its "+
-				"threads runs until it gets SIGCONT. kill -CONT %d lets it go on.", pid),
+			Text: fmt.Sprintf("The process is stopped by a signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU): no thread "+
+				"of the process runs until SIGCONT comes. kill -CONT %d lets the process go on.", pid),
 			Evidence: []profile.Evidence{{
-				Text: fmt.Sprintf("Its stat in /proc has state T, in %s.", phrase.Counted(len(e.Moments), "look",
+				Text: fmt.Sprintf("The stat in /proc has state T, in %s.", phrase.Counted(len(e.Moments), "look",
 					"looks")),
 			}},
 			Commands: []string{fmt.Sprintf("kill -CONT %d", pid)},
 		}}
 	}
-	return nil // a debugger holds the process: judgeDebugger
+	return nil // a debugger holds the process: Debugger
 }
 
-// judgeDebugger looks for a process that traces this process.
-func judgeDebugger(e *evidence) []profile.Verdict {
+// Debugger looks for a process that traces this process.
+func Debugger(e *gather.Evidence) []profile.Verdict {
 	if len(e.Moments) < 2 {
 		return nil
 	}
@@ -60,26 +63,26 @@ func judgeDebugger(e *evidence) []profile.Verdict {
 	if m.Tracer != "" {
 		who = fmt.Sprintf("%s (%d)", m.Tracer, m.Traced)
 	}
-	text := fmt.Sprintf("A debugger is attached: %s traces the process. It runs, but each stop for the debugger "+
-		"costs time.", who)
+	text := fmt.Sprintf("A debugger is attached: %s traces the process. The process runs, but each stop for the "+
+		"debugger costs time.", who)
 	if e.Held() {
-		text = fmt.Sprintf("A debugger holds the process: %s traces it and has stopped it. It goes on when the "+
-			"debugger lets it, or ends.", who)
+		text = fmt.Sprintf("A debugger holds the process: %s traces and has stopped the process. The process goes on "+
+			"when the debugger says so, or ends.", who)
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseDebugger, Certainty: profile.Certain, Text: text,
 		Evidence: []profile.Evidence{{
-			Text: fmt.Sprintf("Its status in /proc has TracerPid %d, in %s.", m.Traced,
+			Text: fmt.Sprintf("The status in /proc has TracerPid %d, in %s.", m.Traced,
 				phrase.Counted(len(e.Moments), "look", "looks")),
 		}},
 		Commands: []string{fmt.Sprintf("ps -fp %d", m.Traced)},
 	}}
 }
 
-// judgeSuspension looks for a thread that the runtime waits for, because the thread cannot be stopped. Either the
+// Suspension looks for a thread that the runtime waits for, because the thread cannot be stopped. Either the
 // other threads wait for the runtime meanwhile, or the thread is blocked in cooperative mode, where nothing may
 // block: the next collection has to wait for the thread, if none waits yet.
-func judgeSuspension(e *evidence) []profile.Verdict {
+func Suspension(e *gather.Evidence) []profile.Verdict {
 	if len(e.Looks) < 2 {
 		return nil
 	}
@@ -103,13 +106,13 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 			stuck = append(stuck, *w)
 		}
 	}
-	if len(stuck) != 1 || !stuck[0].BlockedCooperative(&e.Evidence) && (still < 2 || still < (all-1)/2) {
+	if len(stuck) != 1 || !stuck[0].BlockedCooperative(e) && (still < 2 || still < (all-1)/2) {
 		return nil
 	}
 	return []profile.Verdict{suspension(e, &stuck[0], waiting, all)}
 }
 
-func suspension(e *evidence, w *gather.Watched, waiting []snapshot.ThreadRef, all int) profile.Verdict {
+func suspension(e *gather.Evidence, w *gather.Watched, waiting []snapshot.ThreadRef, all int) profile.Verdict {
 	t := w.Last()
 	v := profile.Verdict{
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
@@ -124,7 +127,7 @@ func suspension(e *evidence, w *gather.Watched, waiting []snapshot.ThreadRef, al
 		Commands: []string{fmt.Sprintf("clrsnap stack %d --full --thread %d", e.Process.PID, t.OSThreadID)},
 	}
 	if len(waiting) > 0 {
-		v.Text += fmt.Sprintf(" %s for the runtime now.", waitNow(len(waiting)))
+		v.Text += fmt.Sprintf(" %s for the runtime now.", phrase.ThreadsWait(len(waiting)))
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.",
 				phrase.ThreadsOf(len(waiting)), all),
@@ -132,13 +135,6 @@ func suspension(e *evidence, w *gather.Watched, waiting []snapshot.ThreadRef, al
 		})
 	}
 	return v
-}
-
-func waitNow(n int) string {
-	if n == 1 {
-		return "1 thread waits"
-	}
-	return fmt.Sprintf("%d threads wait", n)
 }
 
 // stops reports whether a thread is in the runtime's own code without a known wait: the thread that stops the others
@@ -158,9 +154,9 @@ func stops(t *snapshot.Thread, p *snapshot.Process) bool {
 	return false
 }
 
-// judgeFinalizer looks for a finalizer that does not return. A look with an incomplete stack of the thread says
+// Finalizer looks for a finalizer that does not return. A look with an incomplete stack of the thread says
 // nothing.
-func judgeFinalizer(e *evidence) []profile.Verdict {
+func Finalizer(e *gather.Evidence) []profile.Verdict {
 	threads := e.Threads()
 	i := slices.IndexFunc(threads, func(w gather.Watched) bool { return w.Last().Role == "Finalizer" })
 	if i < 0 {
@@ -201,7 +197,7 @@ func finalizer(t *snapshot.Thread) *snapshot.Frame {
 }
 
 // blockedFinalizer is the verdict on a thread that has been in one finalizer for some time.
-func blockedFinalizer(e *evidence, w *gather.Watched, span time.Duration) profile.Verdict {
+func blockedFinalizer(e *gather.Evidence, w *gather.Watched, span time.Duration) profile.Verdict {
 	t := w.Last()
 	f := finalizer(t)
 	certainty, doing := profile.Likely, "runs"
@@ -228,7 +224,7 @@ func blockedFinalizer(e *evidence, w *gather.Watched, span time.Duration) profil
 		}},
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --thread %d", e.Again(), t.OSThreadID)},
 	}
-	if o := e.ownerOf(t); o != nil {
+	if o := e.OwnerOf(t); o != nil {
 		v.Text += fmt.Sprintf(" It%s.", phrase.WaitPhrase(t))
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: phrase.ThreadName(gather.Ref(o)) + phrase.WaitPhrase(o) + ":", Frames: o.Frames,
@@ -237,12 +233,4 @@ func blockedFinalizer(e *evidence, w *gather.Watched, span time.Duration) profil
 		v.Commands = append([]string{"clrsnap locks " + e.Again()}, v.Commands...)
 	}
 	return v
-}
-
-// ownerOf is the holder of what a thread waits for, in the last look; nil: not known.
-func (e *evidence) ownerOf(t *snapshot.Thread) *snapshot.Thread {
-	if t.Wait == nil || t.Wait.Owner == nil || !t.Wait.Certain {
-		return nil
-	}
-	return e.Last().ByID()[t.Wait.Owner.OSThreadID]
 }
