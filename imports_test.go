@@ -39,6 +39,7 @@ var mayImport = map[string]string{
 	"internal/openfiles":       "internal/procfs",
 	"internal/cgroup":          "internal/foreign internal/procfs",
 	"internal/priority":        "internal/procfs",
+	"internal/priority/early":  "",
 	"internal/hung":            "internal/procfs",
 	"internal/target/core":     "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/iter":     "",
@@ -203,7 +204,7 @@ var mayImport = map[string]string{
 		"internal/heapwalk internal/phrase internal/stopped internal/tasks",
 
 	"cmd/clrsnap": ". events record profile snapshot report export export/gcdump symbols why internal/confine " +
-		"internal/display internal/lines internal/priority internal/source internal/hung",
+		"internal/display internal/lines internal/priority internal/priority/early internal/source internal/hung",
 	"examples/allocsites": ". events",
 }
 

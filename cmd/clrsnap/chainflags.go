@@ -131,7 +131,7 @@ type chainWalk[T any] struct {
 
 // run opens a process or a core dump, walks its heap, and writes the result to standard output or a file.
 func (v *chainWalk[T]) run(ctx context.Context, a *app, args []string, f *chainFlags) error {
-	collectAbove(200)
+	collectLater(200)
 	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
 	if err != nil {
 		return err

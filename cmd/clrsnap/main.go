@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/priority"
+	"clrsnap/internal/priority/early"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -39,6 +41,7 @@ func main() {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	if conn := fetcherOf(); conn != nil {
+		calm()
 		os.Exit(runFetcher(conn))
 	}
 	w := guardOf()
@@ -58,6 +61,17 @@ func collectAbove(percent int) {
 	if collectsAsUsual() {
 		debug.SetGCPercent(percent)
 	}
+}
+
+// collectLater is collectAbove once 24 MB are used. Each collection waits for several threads. Where the CPUs are busy,
+// collections take longer than all the rest.
+func collectLater(percent int) {
+	if !collectsAsUsual() {
+		return
+	}
+	debug.SetGCPercent(600) // of 4 MB (package runtime, heapminimum)
+	type sentinel struct{ self *sentinel }
+	runtime.AddCleanup(&sentinel{}, func(percent int) { debug.SetGCPercent(percent) }, percent)
 }
 
 // usageError is a mistake in how the command was called.
@@ -85,7 +99,9 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	ctx, caught := a.interruptible()
 	root := newRoot(a)
 	if hurries(root, args) {
-		priority.HurryAll() // even to begin takes a CPU, several times
+		priority.HurryAll(early.Begun())
+	} else {
+		calm()
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -104,6 +120,14 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 		return 128 + int(sig)
 	}
 	return status
+}
+
+// calm ends the high priority of the start.
+func calm() {
+	if early.Begun() {
+		priority.Calm()
+		early.Release()
+	}
 }
 
 // hurries reports whether a command looks at a running process, and soon prints the result or samples the process.
@@ -143,7 +167,8 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	// Notify waits for a new thread. Until then a signal ends the process, and nothing is lost.
+	go signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if a.worker != nil {
 		signals = a.worker.signals(signals)
 	} else {

@@ -5,20 +5,26 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"clrsnap/internal/priority/early"
 	"clrsnap/internal/testenv/role"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 )
 
 var update = flag.Bool("update", false, "update the expectations in testdata/script")
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "clrsnap" {
+		calm()
+	}
 	role.Play()
 	testscript.Main(m, map[string]func(){"clrsnap": main, "slowfs": slowFS, "victim": victim})
 }
@@ -140,5 +146,16 @@ func TestHurries(t *testing.T) {
 		if got := hurries(newRoot(&app{}), strings.Fields(args)); got != want {
 			t.Errorf("%q: %v, want %v", args, got, want)
 		}
+	}
+}
+
+// TestCalm: what is no command with a result at once has the ordinary priority, as this test has.
+func TestCalm(t *testing.T) {
+	if !early.Begun() {
+		t.Skip("SKIPPED, NOTHING WAS TESTED: no right to raise the priority, or somebody has chosen a priority")
+	}
+	const ordinary = 20 // of getpriority(2): 20 minus the nice value
+	if got, err := unix.Getpriority(unix.PRIO_PROCESS, os.Getpid()); got != ordinary || err != nil {
+		t.Errorf("getpriority says %d, %v", got, err)
 	}
 }

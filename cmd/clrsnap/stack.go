@@ -342,7 +342,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 
 // open opens the subject, for output to a file. f.source has to be closed in any case.
 func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingFile) (*clrsnap.Process, error) {
-	collectAbove(200)
+	collectLater(50)
 	if out.path == "-" {
 		f.linker = a.newLinker(a.stdout)
 	}
@@ -354,7 +354,6 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 		return nil, hint(err, of)
 	}
 	a.warnOfUnknown(p)
-	collectAbove(50) // little memory is kept: frequent collections take a few ms
 	a.collects.Store(true)
 	return p, nil
 }

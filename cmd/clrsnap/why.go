@@ -144,7 +144,7 @@ func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
 		return err
 	}
 	defer out.close()
-	collectAbove(200)
+	collectLater(200)
 	if collectsAsUsual() {
 		debug.SetMemoryLimit(whyMemory)
 	}
@@ -174,7 +174,7 @@ func (a *app) whyCore(ctx context.Context, f *whyFlags) error {
 		return err
 	}
 	defer out.close()
-	collectAbove(200)
+	collectLater(200)
 	if err := out.confine(f.coreReads(f.source.folders()...), unix.CAP_DAC_READ_SEARCH); err != nil {
 		return err
 	}

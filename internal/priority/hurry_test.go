@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { role.Main(m) }
 // hurrying hurries, prints how the thread and a child process are scheduled, and waits for the end
 // of the real-time priority.
 var hurrying = role.New("hurrying", func(role.Args) error {
-	HurryAll()
+	HurryAll(false)
 	fmt.Println("at first", scheduled())
 	out, err := exec.Command("/bin/sh", "-c", "cut -d ' ' -f 19,41 /proc/self/stat").Output()
 	if err != nil {

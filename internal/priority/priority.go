@@ -77,9 +77,9 @@ func Hasten() (end func()) {
 // The calling goroutine keeps its OS thread for good. For urgentFor the thread comes before all
 // ordinary threads, if permitted: among 200 threads that compute, a thread with the highest
 // ordinary priority has only half of a CPU. Only one thread is urgent, so that others lose at most
-// one CPU.
-func HurryAll() {
-	if chosen() {
+// one CPU. begun: the nice value is raised already.
+func HurryAll(begun bool) {
+	if !begun && chosen() {
 		return
 	}
 	setAll(hurried)
@@ -101,6 +101,9 @@ func HurryAll() {
 		setAll(0)
 	}
 }
+
+// Calm gives the whole process the ordinary nice value.
+func Calm() { setAll(0) }
 
 // relax ends HurryAll.
 var relax = func() {}
