@@ -267,8 +267,8 @@ func spins(e *evidence, stacks ...[]string) *evidence {
 }
 
 func TestCPU(t *testing.T) {
-	busy := func(ran, ready float64) *evidence { return same(4, running(1, "Shop.Cache.Find")).runs(1, ran, ready) }
 	loop := []string{"Shop.Cache.Find", "Shop.Cache.Warm"}
+	busy := func(ran, ready float64) *evidence { return same(4, running(1, loop...)).runs(1, ran, ready) }
 	verdict(t, judgeCPU(spins(busy(0.99, 0), loop)), profile.CauseCPU, profile.Likely, "Shop.Cache.Find", "100 %",
 		"99 % of a CPU")
 	verdict(t, judgeCPU(spins(busy(0.4, 0.55), loop)), profile.CauseCPU, profile.Likely, "had no CPU for 55 %")
@@ -285,6 +285,12 @@ func TestCPU(t *testing.T) {
 		"Shop.Cache.Find"}, []string{"System.Threading.Thread.Sleep", spin, "Shop.Cache.Find"},
 		[]string{"System.Threading.Thread.SpinWaitInternal", spin, "Shop.Cache.Find"})),
 		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
+
+	// The thread may be there to compute.
+	only := running(1, "Shop.Cache.Find")
+	verdict(t, judgeCPU(spins(same(4, only).runs(1, 0.99, 0), loop)), profile.CauseCPU, profile.Possible,
+		"A thread that is there to compute looks the same.")
+	verdict(t, judgeCPU(spins(same(4, worker(only)).runs(1, 0.99, 0), loop)), profile.CauseCPU, profile.Likely)
 
 	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
 	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
@@ -330,7 +336,7 @@ func TestParallelWork(t *testing.T) {
 		return x
 	}
 	none(t, judgeCPU(spins(same(4, at(1), at(2)).runs(1, 0.99, 0), part)))
-	verdict(t, judgeCPU(spins(same(4, at(1)).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely,
+	verdict(t, judgeCPU(spins(same(4, worker(at(1))).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely,
 		"Shop.Prices.Step")
 }
 
@@ -642,7 +648,7 @@ func TestGrowthOfCollections(t *testing.T) {
 		"kept by static field Shop.Orders.all")
 	// The program's own collection says more than a collection of .NET that grows along.
 	ids := orders
-	ids.Type, ids.At = "System.Collections.Generic.Dictionary<int, bool>", 0x40
+	ids.Type, ids.Element, ids.At = "System.Collections.Generic.Dictionary<int, bool>", "bool", 0x40
 	for i, n := range []int{359_600, 360_000} {
 		ids.Count = n
 		e.Heaps[i].Piles = append(e.Heaps[i].Piles, ids)
@@ -848,6 +854,23 @@ func TestGrowthOfAssemblies(t *testing.T) {
 		verdict(t, judgeAssemblies(e), profile.CauseHeapGrowth, profile.Likely, "300 are loaded and stay, 30 more "+
 			"than 3.0 s before (10 a second)", "generated, in Shop.Invoices.Write")
 	}
+}
+
+// TestGrowthUnkept: a collection that nobody is known to keep is told if own objects were added to the same collection.
+func TestGrowthUnkept(t *testing.T) {
+	grow := func(element string, at ...arch.Addr) *evidence {
+		e := same(4)
+		e.Age = 30 * time.Second
+		for i, n := range []int{1350, 1500} {
+			e.Heaps = append(e.Heaps, gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &snapshot.Heap{},
+				Piles: []heapwalk.Pile{{At: at[i], Kind: heapwalk.Collection, Count: n, Element: element,
+					Type: "System.Collections.Generic.LinkedList<" + element + ">"}}})
+		}
+		return e
+	}
+	verdict(t, judgeGrowth(grow("Shop.Letter", 8, 8)), profile.CauseHeapGrowth, profile.Possible, "has 1,500 elements")
+	none(t, judgeGrowth(grow("Shop.Letter", 8, 16)))
+	none(t, judgeGrowth(grow("System.Uri", 8, 8)))
 }
 
 // TestGrowthOfHandles: handles are told by the class of most objects.

@@ -282,6 +282,13 @@ func nativeName(f *profile.Function) string {
 	return f.Method + " of " + f.Module
 }
 
+// isWorkOfThread reports whether the method is what the thread was started for.
+func (x *runner) isWorkOfThread(r *profile.Recording) bool {
+	f := r.Function(x.site.Node)
+	return x.regex < sameMethod && gather.OutermostOwn(x.thread.Last().Frames) == f.Module+"!"+f.Method &&
+		!strings.HasPrefix(x.thread.Last().Role, "ThreadPool")
+}
+
 // loop is the verdict on threads that run one method.
 func loop(e *evidence, list []runner) profile.Verdict {
 	r := e.Samples
@@ -321,6 +328,10 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
 		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
 			"work that never pauses.", f.Display)
+	}
+	if len(list) == 1 && first.isWorkOfThread(r) {
+		v.Certainty = profile.Possible
+		what += " A thread that is there to compute looks the same."
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, phrase.Percent(least),
 		phrase.Seconds(r.Duration),

@@ -31,7 +31,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 			phrase.OwnField(path) == "" && phrase.OwnField(k) != "") {
 			best, path = i, k
 		}
-		if k := growing[i].Kind; best < 0 && (k == heapwalk.Event || k == heapwalk.Handles) {
+		if best < 0 && known(&growing[i]) {
 			best = i
 		}
 	}
@@ -51,6 +51,18 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		}
 	}
 	return []profile.Verdict{v}
+}
+
+// known reports whether a growing collection is certainly kept, although nobody knows by whom. Somebody has added own
+// objects to the same collection.
+func known(p *gather.Pile) bool {
+	switch p.Kind {
+	case heapwalk.Event, heapwalk.Handles:
+		return true
+	case heapwalk.Collection:
+		return p.Same && strings.Contains(p.Element, ".") && !snapshot.Framework(p.Element)
+	}
+	return false
 }
 
 // lessSure reports whether a linked list says more than a pile. Timers and the callbacks of a token are linked lists
@@ -73,6 +85,9 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: p.Certainty(e.Age, path), Text: "Objects pile up: " + p.Text(e.Age),
 		Commands: p.Commands(e.Process.PID),
+	}
+	if path == nil && p.Kind == heapwalk.Collection {
+		v.Certainty = profile.Possible
 	}
 	if p.Unused(&e.Evidence) {
 		v.Certainty = profile.Likely

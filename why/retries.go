@@ -67,7 +67,7 @@ const (
 )
 
 // failsAgain looks for one piece of work that fails each time that it is tried: nearly all exceptions are equal, and
-// the method that catches the exceptions pauses between the tries. The end of a wait is no failure.
+// the method that catches the exceptions of another method pauses between the tries. The end of a wait is no failure.
 func (e *evidence) failsAgain() []profile.Verdict {
 	list := e.throws()
 	if len(list) == 0 {
@@ -80,11 +80,10 @@ func (e *evidence) failsAgain() []profile.Verdict {
 		strings.HasSuffix(t.typ, "CanceledException") || strings.HasSuffix(t.typ, "TimeoutException") {
 		return nil
 	}
-	pauses := e.pausesIn(in)
-	if pauses == nil {
+	pauses, stack := e.pausesIn(in), gather.WithoutEvents(gather.Frames(r, t.node))
+	if own := gather.OwnFrame(stack); pauses == nil || own == nil || own.Display == in {
 		return nil
 	}
-	stack := gather.WithoutEvents(gather.Frames(r, t.node))
 	return []profile.Verdict{{
 		Cause: profile.CauseStalled, Certainty: profile.Possible,
 		Text: fmt.Sprintf("One piece of work may fail each time that it is tried: %s catches %s %s a second, thrown "+

@@ -164,6 +164,8 @@ func TestRetries(t *testing.T) {
 			"second, thrown in Shop.Book.Parse, and pauses between the tries.")
 	none(t, judgeRetries(often("System.FormatException", loop, 50, run)))
 	none(t, judgeRetries(often("System.FormatException", "", 150, run)))
+	none(t, judgeRetries(often("System.FormatException", profile.CaughtBy+"Shop.Book.Parse", 150,
+		waiting(1, sleeps, "Shop.Book.Parse", "Shop.Book.Run"))))
 	none(t, judgeRetries(often("System.OperationCanceledException", loop, 150, run)))
 	none(t, judgeRetries(often("System.FormatException", loop, 150, running(1, "Shop.Book.Run"))))
 	async := often("System.FormatException", loop, 150, running(1, "Shop.Book.Run"))

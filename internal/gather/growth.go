@@ -58,6 +58,7 @@ type Pile struct {
 	Before int
 	took   time.Duration
 	linked bool // a linked list, which is no cache
+	Same   bool // at the address from before: as elements were added, somebody refers to the collection
 }
 
 // Growing are the piles with unusual growth, the largest growth first.
@@ -88,7 +89,7 @@ func Pairs(before, now []heapwalk.Pile) (out []Pile) {
 			b := &before[i]
 			if !taken[i] && b.Kind == p.Kind && b.Type == p.Type && b.Element == p.Element && same(b) {
 				taken[i] = true
-				out = append(out, Pile{Pile: *p, Before: b.Count})
+				out = append(out, Pile{Pile: *p, Before: b.Count, Same: p.At != 0 && p.At == b.At})
 				return true
 			}
 		}
