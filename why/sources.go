@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
@@ -65,11 +66,22 @@ func (e *evidence) sourceEnds(method string, behind ...string) sourceEnd {
 }
 
 // waitsToo reports whether a completer of a source waits all the time itself: for a source that is kept in the same
-// field, for a source of a method behind, or for a source that nobody completes.
+// field, or, instead of answering a letter, for a source of a method behind, or for a source that nobody completes.
 func (e *evidence) waitsToo(c *completer, s *gather.KeptSource, behind []string) bool {
 	in, field := e.waitsIn(c)
-	return field != "" && (field == gather.SourceField(s.Path) || slices.Contains(behind, in) ||
-		len(behind) < mostBehind && e.sourceEnds(in, behind...).never())
+	return field != "" && (field == gather.SourceField(s.Path) || inLetter(s.Path) && (slices.Contains(behind, in) ||
+		len(behind) < mostBehind && e.sourceEnds(in, behind...).never()))
+}
+
+// inLetter reports whether a source is in an own object that is in a collection, or with an async method: a letter to
+// somebody who has to answer. A source in an object that other own objects refer to may be a signal for idle workers.
+func inLetter(path *snapshot.HeapPath) bool {
+	n := len(path.Steps)
+	if n < 3 || snapshot.Framework(path.Steps[n-2].Type) {
+		return false
+	}
+	in := path.Steps[n-3].Type
+	return strings.HasSuffix(in, "[]") || snapshot.Framework(in)
 }
 
 // mostBehind bounds the methods that wait for one another.
@@ -129,8 +141,9 @@ func (e *evidence) completersOf(s *gather.KeptSource, waiting string) (out []com
 	types := gather.OwnTypes(s.Path)
 	for i := range e.LastFlight().Tasks.Chains {
 		c := &e.LastFlight().Tasks.Chains[i]
-		if c.Completes && gather.OwnFrame(c.Frames) != nil && c.Frames[c.Completer].Display != waiting &&
-			gather.HasCodeOf(types, c.Frames) {
+		own := gather.OwnFrame(c.Frames)
+		if c.Completes && own != nil && gather.HasCodeOf(types, c.Frames) && (own.Display != waiting ||
+			inLetter(s.Path) && c.Frames[c.Completer].Display != waiting) {
 			out = append(out, completer{chain: c})
 		}
 	}

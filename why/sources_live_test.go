@@ -69,6 +69,7 @@ func TestEndsOfWaits(t *testing.T) {
 				"and nobody else is seen who would complete any of them",
 			}},
 			{"actors-prompt", "", nil},
+			{"belts-idle", "", nil},
 		} {
 			for _, compile := range []testenv.Options{{}, {Compile: livetest.RuntimeAsync}} {
 				name := tt.of

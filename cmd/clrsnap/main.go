@@ -70,8 +70,8 @@ func collectLater(percent int) {
 		return
 	}
 	debug.SetGCPercent(600) // of 4 MB (package runtime, heapminimum)
-	type sentinel struct{ self *sentinel }
-	runtime.AddCleanup(&sentinel{}, func(percent int) { debug.SetGCPercent(percent) }, percent)
+	garbage := new(*byte)
+	runtime.AddCleanup(garbage, func(percent int) { debug.SetGCPercent(percent) }, percent)
 }
 
 // usageError is a mistake in how the command was called.

@@ -1,5 +1,6 @@
 // Two departments, each of which handles its letters one after the other, so that no state needs a lock.
 using System;
+using System.Collections.Generic;
 using System.Threading.Channels;
 using System.Threading.Tasks;
 using Common;
@@ -75,5 +76,61 @@ static class Actors
             GC.KeepAlive(await stock.AskAsync(odd));
             await Task.Delay(20);
         }
+    }
+}
+
+/// <summary>An own queue with async readers.</summary>
+sealed class Belt
+{
+    readonly Queue<int> parcels = new();
+    readonly Queue<TaskCompletionSource<int>> readers = new();
+
+    public void Put(int parcel)
+    {
+        TaskCompletionSource<int> reader;
+        lock (parcels)
+        {
+            if (!readers.TryDequeue(out reader)) parcels.Enqueue(parcel);
+        }
+        reader?.SetResult(parcel);
+    }
+
+    public async Task<int> TakeAsync()
+    {
+        var reader = new TaskCompletionSource<int>(TaskCreationOptions.RunContinuationsAsynchronously);
+        lock (parcels)
+        {
+            if (parcels.TryDequeue(out int parcel)) return parcel;
+            readers.Enqueue(reader);
+        }
+        return await reader.Task;
+    }
+}
+
+/// <summary>Healthy: workers along three belts, without work.</summary>
+static class Belts
+{
+    static readonly Belt[] belts = [new(), new(), new()];
+    static readonly List<Task> workers = [];
+
+    public static void Idle()
+    {
+        for (int i = 0; i < 12; i++)
+        {
+            workers.Add(CarryAsync(belts[0], belts[1]));
+            workers.Add(CarryAsync(belts[1], belts[2]));
+            workers.Add(DropAsync(belts[2]));
+        }
+        belts[0].Put(1);
+    }
+
+    static async Task CarryAsync(Belt from, Belt to)
+    {
+        while (true) to.Put(await from.TakeAsync());
+    }
+
+    static async Task DropAsync(Belt from)
+    {
+        while (true) GC.KeepAlive(await from.TakeAsync());
     }
 }

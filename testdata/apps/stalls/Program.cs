@@ -33,6 +33,7 @@ static class Program
         ["echo-idle"] = Echo.Idle,
         ["actors-crossed"] = Actors.Crossed,
         ["actors-prompt"] = Actors.Prompt,
+        ["belts-idle"] = Belts.Idle,
         ["threads-pile"] = Crowd.Pile,
         ["threads-shift"] = Crowd.Shift,
         ["queue-grows"] = Queues.Grow,
