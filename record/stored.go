@@ -106,8 +106,8 @@ func (np *notifiedProcess) storedMoved(equal func(*thrownException) bool, first 
 	for tid, waiting := range np.thrown {
 		for i := range waiting {
 			f := &waiting[i]
-			if f.storer > 0 && !f.superseded && f.x.first == first && equal(f.x) && (oldest == nil ||
-				f.at < oldest.at) {
+			if f.storer > 0 && !f.superseded && f.x.first == first && equal(f.x) &&
+				(oldest == nil || f.at < oldest.at) {
 				oldest, of, at = f, tid, i
 			}
 		}

@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,27 +11,33 @@ import (
 	"clrsnap/profile"
 )
 
-// loaders are the classes whose methods load or generate assemblies, by the beginnings of their names.
+// loaders are the methods that load or generate assemblies, by the beginnings of their names.
 var loaders = []string{
-	"System.Runtime.Loader.AssemblyLoadContext.", "System.Reflection.Assembly.", "System.Reflection.RuntimeAssembly.",
-	"System.Reflection.Emit.", "System.Xml.Serialization.XmlSerializer.", "System.Xml.Serialization.TempAssembly",
+	"System.Runtime.Loader.AssemblyLoadContext.Load", "System.Reflection.Assembly.Load",
+	"System.Reflection.RuntimeAssembly.InternalLoad", "System.Reflection.Emit.AssemblyBuilder.Define",
+	"System.Reflection.Emit.RuntimeAssemblyBuilder.", "System.Xml.Serialization.XmlSerializer..ctor",
+	"System.Xml.Serialization.TempAssembly",
 }
 
 // judgeAssemblies looks for assemblies that become more all the time, and stay.
 func judgeAssemblies(e *evidence) []profile.Verdict {
 	list := e.keptTypes()
 	i := slices.IndexFunc(list, func(l linkedList) bool { return l.Row.Type == gather.AssemblyClass })
-	if i < 0 || !list[i].grows(e.Age) {
+	if i < 0 {
 		return nil
 	}
 	l := &list[i]
+	l.Pile = l.InAny()
+	if !l.grows(e.Age) {
+		return nil
+	}
 	v := profile.Verdict{
-		Cause: profile.CauseHeapGrowth, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Assemblies pile up: %s are loaded and stay, %s. %s", phrase.Number(int64(l.Pile.Count)),
-			l.More(), l.SinceStart(e.Age)),
+		Cause: profile.CauseHeapGrowth, Certainty: l.Certainty(e.Age, l.Path),
+		Text: fmt.Sprintf("Assemblies pile up: %s are loaded and stay, %s. The number has grown like this since the "+
+			"program started, %s ago.", phrase.Number(int64(l.Pile.Count)), l.More(), phrase.Seconds(e.Age)),
 		Evidence: e.grownOld(),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.Process.PID),
-			fmt.Sprintf("clrsnap heap %d --roots '^System.Reflection.RuntimeAssembly$'", e.Process.PID)},
+			fmt.Sprintf("clrsnap heap %d --roots '^%s$'", e.Process.PID, regexp.QuoteMeta(gather.AssemblyClass))},
 	}
 	if e.Samples == nil {
 		return []profile.Verdict{v}

@@ -284,9 +284,9 @@ func nativeName(f *profile.Function) string {
 
 // isWorkOfThread reports whether the method is what the thread was started for.
 func (x *runner) isWorkOfThread(r *profile.Recording) bool {
-	f := r.Function(x.site.Node)
-	return x.regex < sameMethod && gather.OutermostOwn(x.thread.Last().Frames) == f.Module+"!"+f.Method &&
-		!strings.HasPrefix(x.thread.Last().Role, "ThreadPool")
+	f, t := r.Function(x.site.Node), x.thread.Last()
+	return x.regex < sameMethod && gather.OutermostOwn(t.Frames) == f.Module+"!"+f.Method &&
+		t.Role != "Finalizer" && !strings.HasPrefix(t.Role, "ThreadPool")
 }
 
 // loop is the verdict on threads that run one method.
@@ -329,7 +329,8 @@ func loop(e *evidence, list []runner) profile.Verdict {
 		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
 			"work that never pauses.", f.Display)
 	}
-	if len(list) == 1 && first.isWorkOfThread(r) {
+	if !first.crowd && len(list) <= max(e.CPUs, 1) &&
+		!slices.ContainsFunc(list, func(x runner) bool { return !x.isWorkOfThread(r) }) {
 		v.Certainty = profile.Possible
 		what += " A thread that is there to compute looks the same."
 	}

@@ -88,7 +88,7 @@ const tick = time.Second
 
 // looksAt makes evidence of looks one second apart, in which nobody runs.
 func looksAt(looks ...[]snapshot.Thread) *evidence {
-	e := &evidence{gather.Evidence{Process: snapshot.Process{PID: 42,
+	e := &evidence{Evidence: gather.Evidence{Process: snapshot.Process{PID: 42,
 		Runtime: snapshot.Runtime{Path: "/usr/lib/libcoreclr.so"}}}}
 	for i, threads := range looks {
 		l := gather.Look{

@@ -27,7 +27,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		if k != nil && strings.HasPrefix(k.Static, "System.Threading.ThreadPool.") {
 			continue // work that waits for a worker is judged with the pool
 		}
-		if k != nil && (path == nil || phrase.KeptBy(path) == "" && phrase.KeptBy(k) != "" ||
+		if k != nil && (path == nil || phrase.KeptBy("", path) == "" && phrase.KeptBy("", k) != "" ||
 			phrase.OwnField(path) == "" && phrase.OwnField(k) != "") {
 			best, path = i, k
 		}
@@ -38,10 +38,13 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	if l := e.grownList(); l != nil && (best < 0 || lessSure(&growing[best], e.Age, path)) {
 		return []profile.Verdict{l.listVerdict(e)}
 	}
-	if best < 0 { // no path is known: the collection may be dead and replaced
+	// No path is known: the collection may be dead and replaced, or a stack alone keeps the collection.
+	if best < 0 || path == nil && growing[best].Kind == heapwalk.Collection {
 		if l := e.grownObjects(); l != nil {
 			return []profile.Verdict{l.objectsVerdict(e)}
 		}
+	}
+	if best < 0 {
 		return nil
 	}
 	v := pileVerdict(&growing[best], e, path)
@@ -86,9 +89,6 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 		Cause: profile.CauseHeapGrowth, Certainty: p.Certainty(e.Age, path), Text: "Objects pile up: " + p.Text(e.Age),
 		Commands: p.Commands(e.Process.PID),
 	}
-	if path == nil && p.Kind == heapwalk.Collection {
-		v.Certainty = profile.Possible
-	}
 	if p.Unused(&e.Evidence) {
 		v.Certainty = profile.Likely
 		v.Text += " " + fewMethods(e.LastFlight().Tasks.Methods)
@@ -98,7 +98,7 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 		v.Text += fmt.Sprintf(" All kept objects of %s keep %s.", p.Element, phrase.BytesOf(int64(e.Rows[i].Bytes)))
 	}
 	if path != nil {
-		v.Text += phrase.KeptBy(path)
+		v.Text += phrase.KeptBy("The objects are", path)
 		if l := e.LastFlight(); l != nil && throughChannel(path) {
 			e.addReaders(&v, l.Tasks)
 		} else {

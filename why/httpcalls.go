@@ -171,7 +171,7 @@ func callText(g someCalls) string {
 	case snapshot.CallConnection:
 		does = phrase.Verb(g.n, "waits", "wait") + " for a connection"
 	case snapshot.CallBody:
-		does = phrase.Verb(g.n, "has", "have") + " the beginning of the answer, and not read the answer to its end"
+		does = phrase.Verb(g.n, "has", "have") + " got the beginning of the answer, and the rest has not been read"
 	}
 	return fmt.Sprintf("%s of HttpClient to %s%s %s", phrase.Counted(g.n, "call", "calls"), g.Authority, g.Path, does)
 }
@@ -191,10 +191,15 @@ func judgeCallQueue(e *evidence) []profile.Verdict {
 	before, after := e.Flights[0].Requests, e.LastFlight().Requests
 	for i := range after.Pools {
 		p := &after.Pools[i]
-		stands := isFull(p) && e.queueStands(p)
-		if stands || hasQueue(p) && slices.ContainsFunc(before.Pools, func(b snapshot.CallPool) bool {
-			return b.Authority == p.Authority && b.Secure == p.Secure && hasQueue(&b)
-		}) {
+		k := slices.IndexFunc(before.Pools, func(b snapshot.CallPool) bool {
+			return b.Authority == p.Authority && b.Secure == p.Secure
+		})
+		if k < 0 || !isFull(p) {
+			continue
+		}
+		b := &before.Pools[k]
+		stands := b.Queued <= p.Queued && e.queueStands(p)
+		if stands || hasQueue(p) && hasQueue(b) {
 			return []profile.Verdict{callQueue(e, after, p, stands)}
 		}
 	}
@@ -251,8 +256,13 @@ func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool, stands b
 	if stands {
 		v.Text += fmt.Sprintf(" None of them has got one in %s.", phrase.Seconds(e.LastFlight().At-e.Flights[0].At))
 	}
-	unread := slices.DeleteFunc(slices.Clone(h.waiting), func(g someCalls) bool { return g.Phase != snapshot.CallBody })
-	if n := callsIn(unread); n >= p.HTTP1.Maximum {
+	unread := 0
+	for _, g := range h.waiting {
+		if g.Phase == snapshot.CallBody {
+			unread += g.n
+		}
+	}
+	if unread >= p.HTTP1.Maximum {
 		v.Text += " All connections have an answer that has begun and that is not read to its end: an " +
 			"HttpResponseMessage keeps its connection until the message is read or disposed of."
 	}

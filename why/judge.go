@@ -12,7 +12,10 @@ import (
 )
 
 // evidence is the input of the judges.
-type evidence struct{ gather.Evidence }
+type evidence struct {
+	gather.Evidence
+	stood map[uint64]int // see stoodStill; nil: not yet known
+}
 
 // A judge looks for one cause, and returns nothing if a healthy program could look the same.
 type judge func(*evidence) []profile.Verdict

@@ -80,7 +80,11 @@ func (l *linkedList) listVerdict(e *evidence) profile.Verdict {
 	if !l.Path.Kept() {
 		certainty = profile.Possible
 	}
-	return l.verdict(e, certainty, "are kept in a linked list", fmt.Sprintf("The shortest way to the last one "+
+	kept := "are kept in a linked list"
+	if !l.Path.Kept() {
+		kept = "are there, many of them in a linked list"
+	}
+	return l.verdict(e, certainty, kept, fmt.Sprintf("The shortest way to the last one "+
 		"leads over %s references, so the list is no cache and no index: more is put into the list than is taken out.",
 		phrase.Number(int64(l.Steps))))
 }
@@ -104,15 +108,19 @@ func (l *linkedList) verdict(e *evidence, c profile.Certainty, kept, reason stri
 	}
 	v.Evidence = e.grownOld()
 	if l.Path.Kept() {
-		v.Text += phrase.KeptBy(l.Path)
+		v.Text += phrase.KeptBy("The last one is", l.Path)
 		v.Evidence = slices.Insert(v.Evidence, 0,
 			profile.Evidence{Text: "The way to the last one: " + phrase.Way(l.Path) + "."})
 		return v
 	}
 	if field := phrase.OwnField(l.Path); field != "" {
-		v.Text += " The objects are in " + field + "."
+		v.Text += " The last one is in " + field + "."
 	}
-	v.Text += " Many of the objects have survived collections. What keeps the first one was not found: most likely a " +
-		"method that runs, or an AsyncLocal of the method."
+	v.Text += " Many of the objects have survived collections."
+	if l.Path.Conservative() {
+		v.Text += " The first one is on the " + l.Path.Beginning() + "."
+	} else {
+		v.Text += " What keeps the first one was not found: perhaps a method that runs, or an AsyncLocal of the method."
+	}
 	return v
 }

@@ -692,7 +692,7 @@ func testLeaks(t *testing.T, runtime string) {
 		"timer":      "most of them for Shop.Reminder",
 		"token":      "most of them of Shop.Listener",
 		"cache":      "kept by static field Shop.Leaks.cache",
-		"handles":    "handles (GCHandle) keep an object each",
+		"handles":    "handles, such as GCHandles, keep an object each",
 		"assemblies": "Assemblies pile up: ",
 		"bounded":    "",
 	}

@@ -235,8 +235,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 		v.Certainty = profile.Possible
 	case c.isStandby():
 		v.Certainty = profile.Possible
-		v.Text += fmt.Sprintf(" The holder goes on, and no thread has got the lock in %s. Standbys that wait for "+
-			"their leader's end look the same.", phrase.Seconds(e.Whole()))
+		v.Text += " Standbys that wait for their leader's end look the same."
 	case known && waiting >= manyWaiters:
 		v.Certainty = profile.Certain
 	}
@@ -272,11 +271,15 @@ func (c *convoy) takesTurns() bool {
 	})
 }
 
+// mostStandbys bounds the standbys of a leader.
+const mostStandbys = 8
+
 // isStandby reports whether the threads look like standbys of the holder: all have waited the whole time, in a method
-// in which the holder is as well, and the holder goes on.
+// in which the holder is as well.
 func (c *convoy) isStandby() bool {
 	in := func(f snapshot.Frame) bool { return f.Display == gather.OwnMethod(c.example) }
-	return !c.standing && !c.pooled && len(c.stuck) == c.waiters[len(c.waiters)-1] && len(c.in) == 1 &&
+	n := len(c.stuck)
+	return !c.standing && !c.pooled && n <= mostStandbys && n == c.waiters[len(c.waiters)-1] && len(c.in) == 1 &&
 		!slices.ContainsFunc(c.holders, func(h *snapshot.Thread) bool {
 			return h.OSThreadID != c.holders[0].OSThreadID || !slices.ContainsFunc(h.Frames, in)
 		})

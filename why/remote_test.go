@@ -148,11 +148,14 @@ func TestCallQueue(t *testing.T) {
 		calls[0].Calls[i].Since = e.Began.Add(-time.Duration(i) * time.Minute)
 	}
 	calls[1].Phase = snapshot.CallBody
-	e.Flights = []gather.FlightLook{look(0, 2), short}
+	e.Flights = []gather.FlightLook{look(1, 2), short}
 	verdict(t, judgeCallQueue(e), profile.CauseRemoteCall, profile.Likely,
 		"3 calls of HttpClient to supplier:6352 wait",
 		"None of them has got one in 4.0 s.", "an answer that has begun and that is not read to its end",
-		"2 calls of HttpClient to supplier:6352/prices have the beginning of the answer")
+		"2 calls of HttpClient to supplier:6352/prices have got the beginning of the answer")
+	e.Flights[0] = look(20, 2) // others have got a connection
+	none(t, judgeCallQueue(e))
+	e.Flights[0] = look(1, 2)
 	calls[0].Calls[1].Since = e.Began.Add(time.Second)
 	none(t, judgeCallQueue(e))
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
@@ -77,7 +78,8 @@ func (e *evidence) failsAgain() []profile.Verdict {
 	rate := phrase.Rate(t.weight, r.Duration)
 	in, known := strings.CutPrefix(t.fate, profile.CaughtBy)
 	if !known || rate < equalExceptions || float64(t.weight) < nearlyAll*float64(r.Weight(profile.Exception)) ||
-		strings.HasSuffix(t.typ, "CanceledException") || strings.HasSuffix(t.typ, "TimeoutException") {
+		slices.ContainsFunc(endsOfWaits, func(name string) bool { return strings.HasSuffix(t.typ, name) }) ||
+		!e.spread(t.node) {
 		return nil
 	}
 	pauses, stack := e.pausesIn(in), gather.WithoutEvents(gather.Frames(r, t.node))
@@ -95,19 +97,40 @@ func (e *evidence) failsAgain() []profile.Verdict {
 	}}
 }
 
+// endsOfWaits are the exceptions at the end of a wait, by the ends of their names.
+var endsOfWaits = []string{"CanceledException", "TimeoutException", "SocketException"}
+
+// spread reports whether the exceptions of one place come one by one, not in bursts: there is a pause behind each.
+func (e *evidence) spread(node int32) bool {
+	var at []time.Duration
+	for i := range e.Samples.Samples {
+		if x := &e.Samples.Samples[i]; x.Mode == profile.Exception && x.Node == node {
+			at = append(at, x.At)
+		}
+	}
+	slices.Sort(at)
+	close := 0
+	for i := 1; i < len(at); i++ {
+		if at[i]-at[i-1] < time.Millisecond {
+			close++
+		}
+	}
+	return 5*close < len(at)
+}
+
 // pausesIn is the stack of a thread that sleeps in a method in most looks, or of an async method that waits for a timer
 // there; nil: there is none.
 func (e *evidence) pausesIn(method string) []snapshot.Frame {
 	threads := e.Threads()
 	for i := range threads {
-		asleep := 0
+		var asleep []*snapshot.Thread
 		for _, t := range threads[i].Looks {
 			if t.Wait != nil && t.Wait.Kind == snapshot.ThreadSleep && gather.OwnMethod(t) == method {
-				asleep++
+				asleep = append(asleep, t)
 			}
 		}
-		if 2*asleep > len(threads[i].Looks) {
-			return threads[i].Last().Frames
+		if 2*len(asleep) > len(threads[i].Looks) {
+			return asleep[0].Frames
 		}
 	}
 	l := e.LastFlight()

@@ -73,25 +73,34 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 		return nil
 	}
 	stood := gather.StoodStill(before, after)
-	stopping, executing := false, (*snapshot.TaskChain)(nil)
+	var stopping, executing []*snapshot.TaskChain // of background services
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || stood[tasks.ChainKey(c)] == 0 {
 			continue
 		}
-		stops, own := stopsHost(c.Frames)
-		switch stopping = stopping || stops; {
+		switch stops, own := stopsHost(c.Frames); {
 		case own:
 			return []profile.Verdict{e.unstopped(c.Frames, awaits(c), nil)}
-		case executes(c.Frames):
-			executing = cmp.Or(executing, c)
+		case stops && strings.HasPrefix(c.Frames[0].Display, stopsBackground):
+			stopping = append(stopping, c)
+		case !stops && executes(c.Frames):
+			executing = append(executing, c)
 		}
 	}
-	if stopping && executing != nil {
-		return []profile.Verdict{e.unstopped(executing.Frames, awaits(executing), nil)}
+	if len(stopping) == 0 || len(executing) == 0 {
+		return nil
 	}
-	return nil
+	v := e.unstopped(executing[0].Frames, awaits(executing[0]), nil)
+	if len(executing) > 1 {
+		v.Certainty = profile.Possible
+		v.Text += fmt.Sprintf(" Or the service is one of %d others that have not moved either.", len(executing)-1)
+	}
+	return []profile.Verdict{v}
 }
+
+// stopsBackground is the method in which the host waits for the ExecuteAsync of a background service.
+const stopsBackground = "Microsoft.Extensions.Hosting.BackgroundService.StopAsync"
 
 // executes reports whether a stack is the work of a background service.
 func executes(frames []snapshot.Frame) bool {
@@ -103,7 +112,7 @@ func executes(frames []snapshot.Frame) bool {
 // awaits says what a chain waits for.
 func awaits(c *snapshot.TaskChain) string {
 	w := c.WaitsFor
-	return "waits for " + cmp.Or(w.Target, gather.AwaitedThings[w.Kind], display.ShortType(w.Type))
+	return "waits for " + cmp.Or(w.Target, gather.AwaitedThings[w.Kind], display.ShortType(w.Type), string(w.Kind))
 }
 
 // unstopped is the verdict on a service that does not stop.

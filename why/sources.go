@@ -57,20 +57,31 @@ func (e *evidence) sourceEnds(method string, behind ...string) sourceEnd {
 	switch {
 	case len(list) == 0 && len(e.failedCompleters(&s)) > 0:
 		return failedEnd
-	case len(list) > 0 && !slices.ContainsFunc(list, func(c completer) bool {
-		return !e.waitsToo(&c, &s, append(behind, method))
-	}):
+	case len(list) > 0 && e.waitToo(list, &s, append(slices.Clip(behind), method)):
 		return blockedEnd
 	}
 	return notKnown
 }
 
-// waitsToo reports whether a completer of a source waits all the time itself: for a source that is kept in the same
-// field, or, instead of answering a letter, for a source of a method behind, or for a source that nobody completes.
-func (e *evidence) waitsToo(c *completer, s *gather.KeptSource, behind []string) bool {
-	in, field := e.waitsIn(c)
-	return field != "" && (field == gather.SourceField(s.Path) || inLetter(s.Path) && (slices.Contains(behind, in) ||
-		len(behind) < mostBehind && e.sourceEnds(in, behind...).never()))
+// waitToo reports whether all completers of a source wait all the time themselves: for sources that are kept in the
+// same field. Who has to answer a letter may also wait for a source of a method behind, or for a source that nobody
+// completes.
+func (e *evidence) waitToo(list []completer, s *gather.KeptSource, behind []string) bool {
+	known := map[string]bool{} // by method
+	for i := range list {
+		in, field := e.waitsIn(&list[i])
+		if field == "" {
+			return false
+		}
+		if _, ok := known[in]; !ok {
+			known[in] = field == gather.SourceField(s.Path) || inLetter(s.Path) && (slices.Contains(behind, in) ||
+				len(behind) < mostBehind && e.sourceEnds(in, behind...).never())
+		}
+		if !known[in] {
+			return false
+		}
+	}
+	return true
 }
 
 // inLetter reports whether a source is in an own object that is in a collection, or with an async method: a letter to
@@ -84,6 +95,14 @@ func inLetter(path *snapshot.HeapPath) bool {
 	return strings.HasSuffix(in, "[]") || snapshot.Framework(in)
 }
 
+// stoodStill are the async methods that have not gone on since the first look, by the key of their chain.
+func (e *evidence) stoodStill() map[uint64]int {
+	if e.stood == nil {
+		e.stood = gather.StoodStill(&e.Flights[0], e.LastFlight())
+	}
+	return e.stood
+}
+
 // mostBehind bounds the methods that wait for one another.
 const mostBehind = 8
 
@@ -94,7 +113,7 @@ func (e *evidence) waitsIn(c *completer) (method, field string) {
 		return e.blockedFor(c.thread)
 	}
 	if c.chain.WaitsFor == nil || c.chain.WaitsFor.Kind != snapshot.AwaitsCompletion || len(c.chain.Frames) == 0 ||
-		gather.StoodStill(&e.Flights[0], e.LastFlight())[tasks.ChainKey(c.chain)] < c.chain.Count {
+		e.stoodStill()[tasks.ChainKey(c.chain)] < c.chain.Count {
 		return "", ""
 	}
 	method = c.chain.Frames[0].Display
@@ -312,6 +331,10 @@ func (e *evidence) stalledSources(before, after *gather.FlightLook) (out []profi
 			Commands: []string{"clrsnap tasks " + e.Again()},
 		}}
 		e.addSource(&out[0], in)
+		if end == blockedEnd && inLetter(e.Sources[in].Path) {
+			out[0].Certainty = profile.Possible
+			out[0].Text += " Workers that wait for work may look the same."
+		}
 	}
 	return out
 }

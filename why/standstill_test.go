@@ -2,6 +2,7 @@ package why
 
 import (
 	"testing"
+	"time"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/requests"
@@ -144,10 +145,12 @@ func TestRetries(t *testing.T) {
 	none(t, judgeRetries(looks(here, running(1, "Shop.Book.Save", "Shop.Start.Run"), save(2))))
 
 	// One piece of work fails, in a loop at the base of a thread, or in an async method.
+	pause := 20 * time.Millisecond
 	often := func(typ, fate string, n int, threads ...snapshot.Thread) *evidence {
 		r := same(3, threads...).recorded(3, profile.Exception)
-		for range n {
-			r.add(1, profile.Sample{Mode: profile.Exception, Weight: 1}, typ, "Shop.Book.Parse", "Shop.Book.Run")
+		for i := range n {
+			x := profile.Sample{Mode: profile.Exception, Weight: 1, At: time.Duration(i) * pause}
+			r.add(1, x, typ, "Shop.Book.Parse", "Shop.Book.Run")
 		}
 		e := r.done()
 		for i := range e.Samples.Functions {
@@ -163,6 +166,9 @@ func TestRetries(t *testing.T) {
 		"One piece of work may fail each time that it is tried: Shop.Book.Run catches 50 System.FormatException a "+
 			"second, thrown in Shop.Book.Parse, and pauses between the tries.")
 	none(t, judgeRetries(often("System.FormatException", loop, 50, run)))
+	pause = time.Microsecond // a batch
+	none(t, judgeRetries(often("System.FormatException", loop, 150, run)))
+	pause = 20 * time.Millisecond
 	none(t, judgeRetries(often("System.FormatException", "", 150, run)))
 	none(t, judgeRetries(often("System.FormatException", profile.CaughtBy+"Shop.Book.Parse", 150,
 		waiting(1, sleeps, "Shop.Book.Parse", "Shop.Book.Run"))))

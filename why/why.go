@@ -76,7 +76,7 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 		g.Incomplete, g.Ended = true, errors.Is(err, clrsnap.ErrExited)
 		g.Miss("It was not looked at to the end: %v.", cmp.Or(context.Cause(ctx), err))
 	}
-	return (&evidence{g.Evidence}).report(), err
+	return (&evidence{Evidence: g.Evidence}).report(), err
 }
 
 // unlessHeld drops the error if the process is held: then the hold is the whole answer.
@@ -100,5 +100,5 @@ func LookCore(ctx context.Context, path string, o clrsnap.CoreOptions) (*Report,
 	if err != nil {
 		return nil, err
 	}
-	return (&evidence{*e}).report(), nil
+	return (&evidence{Evidence: *e}).report(), nil
 }

@@ -30,7 +30,8 @@ func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
 func terminalWith(t *testing.T, columns uint16, env []string, args ...string) (string, int) {
 	t.Helper()
 	c, control := startOnTerminal(t, columns, env, args...)
-	return allShown(c, control), c.ProcessState.ExitCode()
+	shown := allShown(c, control)
+	return shown, c.ProcessState.ExitCode()
 }
 
 // allShown reads a terminal until the command ends.

@@ -121,14 +121,12 @@ func attempts(k *task, n int, o *opened) map[string]string {
 		"mode by name": func() error { return unix.Chmod(at("read"), 0o600) },
 		"owner":        func() error { return o.made[n].Chown(os.Getuid(), os.Getgid()) },
 		"times": func() error {
-			return unix.UtimesNanoAt(unix.AT_FDCWD, at("read"), make([]unix.Timespec, 2),
-				0)
+			return unix.UtimesNanoAt(unix.AT_FDCWD, at("read"), make([]unix.Timespec, 2), 0)
 		},
 		"attribute": func() error { return unix.Setxattr(at("read"), "user.clrsnap", []byte("x"), 0) },
 		"limit":     func() error { return unix.Prlimit(0, unix.RLIMIT_CORE, nil, new(unix.Rlimit)) },
 		"key": func() error {
-			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING,
-				true)
+			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING, true)
 			return err
 		},
 		"signals": func() error {

@@ -24,7 +24,7 @@ const (
 	fastHandlers = 100 // more in a second; fewer may belong to a start
 
 	manyAssemblies  = 50
-	grownAssemblies = 5
+	grownAssemblies = 10
 )
 
 // AssemblyClass is the class of the objects that stand for loaded assemblies (System.Private.CoreLib).
@@ -87,7 +87,8 @@ func Pairs(before, now []heapwalk.Pile) (out []Pile) {
 	find := func(p *heapwalk.Pile, same func(*heapwalk.Pile) bool) bool {
 		for i := range before {
 			b := &before[i]
-			if !taken[i] && b.Kind == p.Kind && b.Type == p.Type && b.Element == p.Element && same(b) {
+			if !taken[i] && b.Kind == p.Kind && b.Type == p.Type &&
+				(b.Element == p.Element || b.Kind == heapwalk.Handles) && same(b) {
 				taken[i] = true
 				out = append(out, Pile{Pile: *p, Before: b.Count, Same: p.At != 0 && p.At == b.At})
 				return true
@@ -153,6 +154,8 @@ func (p *Pile) life() float64 {
 func (p *Pile) Certainty(age time.Duration, path *snapshot.HeapPath) profile.Certainty {
 	fast := phrase.Rate(int64(p.grown()), p.took) >= fastHandlers
 	switch {
+	case p.Kind == heapwalk.Handles, p.Kind == heapwalk.Collection && path == nil:
+		return profile.Possible
 	case p.Kind == heapwalk.Event && fast && path != nil:
 		return profile.Certain
 	case p.Kind == heapwalk.Event && fast, p.Kind != heapwalk.Event && (age >= longAge || p.isQueue()):
@@ -210,8 +213,8 @@ func (p *Pile) Text(age time.Duration) string {
 		if p.Element != "" {
 			of = ", most often of the type " + p.Element
 		}
-		return fmt.Sprintf("%s handles (GCHandle) keep an object each, %s%s. Handles are allocated and not freed. %s",
-			phrase.Number(int64(p.Count)), more, of, all)
+		return fmt.Sprintf("%s handles, such as GCHandles, keep an object each, %s%s. More handles are allocated than "+
+			"freed, unless the program needs more and more. %s", phrase.Number(int64(p.Count)), more, of, all)
 	}
 	if p.isQueue() {
 		return fmt.Sprintf("a %s has %s elements, %s. %s More is put in than is taken out.", p.Type,

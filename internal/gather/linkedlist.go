@@ -97,7 +97,7 @@ func (e *Evidence) kept(counted []GrownType) []GrownType {
 	for i := range e.Rows {
 		now := &e.Rows[i]
 		k := slices.IndexFunc(e.EarlyRows.Rows, func(r heapwalk.Row) bool { return r.Type == now.Type })
-		if k < 0 {
+		if k < 0 || now.Path.Kept() != e.EarlyRows.Rows[k].Path.Kept() {
 			continue
 		}
 		counted = slices.DeleteFunc(counted, func(t GrownType) bool { return t.Type == now.Type })

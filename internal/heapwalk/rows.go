@@ -11,7 +11,7 @@ import (
 // Row says how the objects of one class are kept.
 type Row struct {
 	Type  string
-	Count int // objects that are certainly kept; of a list with another root in Path, the objects on the way from there
+	Count int // objects that are certainly kept; if the root in Path keeps nothing for certain, all objects
 	// Steps is the number of references on the shortest way to the farthest object. Many steps are a linked list: the
 	// program has no shorter way to the object either.
 	Steps int
@@ -24,8 +24,8 @@ type Row struct {
 // an AsyncLocal.
 const LongList = 500
 
-// Rows finds how the objects of some classes are kept, in one walk of the heap. Classes without a kept object are left
-// out. Like Options.Roots, Rows takes memory for the references between all objects.
+// Rows finds how the objects of some classes are kept, in one walk of the heap. Classes without a kept object, and
+// without a long list, are left out. Like Options.Roots, Rows takes memory for the references between all objects.
 func Rows(ctx context.Context, p *session.Process, types []string) (out []Row, err error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError("references")

@@ -24,16 +24,16 @@ func OwnField(path *snapshot.HeapPath) string {
 }
 
 // KeptBy says in which field a path ends, and at which root the path begins: a root of .NET is an accident, because the
-// shortest way begins there. The text begins with a blank; "": neither is known.
-func KeptBy(path *snapshot.HeapPath) string {
+// shortest way begins there. The subject comes with its verb. The text begins with a blank; "": neither is known.
+func KeptBy(subject string, path *snapshot.HeapPath) string {
 	field, own := OwnField(path), path.Static == "" || !snapshot.Framework(path.Static)
 	switch {
 	case field != "" && own:
-		return " The objects are in " + field + ", kept by " + path.Beginning() + "."
+		return " " + subject + " in " + field + ", kept by " + path.Beginning() + "."
 	case field != "":
-		return " The objects are in " + field + "."
+		return " " + subject + " in " + field + "."
 	case own:
-		return " The objects are kept by " + path.Beginning() + "."
+		return " " + subject + " kept by " + path.Beginning() + "."
 	}
 	return ""
 }

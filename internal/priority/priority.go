@@ -103,7 +103,10 @@ func HurryAll(begun bool) {
 }
 
 // Calm gives the whole process the ordinary nice value.
-func Calm() { setAll(0) }
+func Calm() {
+	setAll(0)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) // also without /proc
+}
 
 // relax ends HurryAll.
 var relax = func() {}

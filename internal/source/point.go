@@ -22,8 +22,9 @@ func (a *Assembly) pointOf(at pdb.Point, exact bool) (Point, error) {
 	if at.Line == 0 {
 		return Point{}, none("the method has none in its PDB")
 	}
-	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact ||
-		a.unproved}, nil
+	return Point{
+		Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact || a.unproved,
+	}, nil
 }
 
 // Extent returns the first and the last line of a method in the document with the beginning of its

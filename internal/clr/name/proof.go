@@ -151,9 +151,8 @@ func (n *Namer) sameOwner(mt arch.Addr, rid uint32, md *ecma335.Metadata) error 
 		return nil //nolint:nilerr // the dump lacks it
 	}
 	if owner, err := md.MethodOwner(rid); err != nil || owner != t.RID {
-		return fmt.Errorf("%w: its method %d belongs to its type %d, and to type %d in the runtime", ErrOther, rid,
-			owner,
-			t.RID)
+		return fmt.Errorf("%w: its method %d belongs to its type %d, and to type %d in the runtime",
+			ErrOther, rid, owner, t.RID)
 	}
 	return nil
 }
