@@ -116,6 +116,16 @@ func TestStandstill(t *testing.T) {
 	none(t, same(3, meet(1), meet(2), host).inFlight().standstill(other))
 }
 
+// end sets how all exceptions have ended.
+func end(e *evidence, fate string) *evidence {
+	for i := range e.Samples.Functions {
+		if f := &e.Samples.Functions[i]; f.Kind == snapshot.Event {
+			f.Fate = fate
+		}
+	}
+	return e
+}
+
 // TestRetries: threads sleep in a method that has caught exceptions all the time.
 func TestRetries(t *testing.T) {
 	sleeps := snapshot.Wait{Kind: snapshot.ThreadSleep, Timeout: tick}
@@ -128,13 +138,7 @@ func TestRetries(t *testing.T) {
 					"Shop.Book.Save", "Shop.Start.Run")
 			}
 		}
-		e := r.done()
-		for i := range e.Samples.Functions {
-			if f := &e.Samples.Functions[i]; f.Kind == snapshot.Event {
-				f.Fate = fate
-			}
-		}
-		return e
+		return end(r.done(), fate)
 	}
 	const here = profile.CaughtBy + "Shop.Book.Save"
 	verdict(t, judgeRetries(looks(here, save(1), save(2))), profile.CauseStalled, profile.Possible,
@@ -152,13 +156,7 @@ func TestRetries(t *testing.T) {
 			x := profile.Sample{Mode: profile.Exception, Weight: 1, At: time.Duration(i) * pause}
 			r.add(1, x, typ, "Shop.Book.Parse", "Shop.Book.Run")
 		}
-		e := r.done()
-		for i := range e.Samples.Functions {
-			if f := &e.Samples.Functions[i]; f.Kind == snapshot.Event {
-				f.Fate = fate
-			}
-		}
-		return e
+		return end(r.done(), fate)
 	}
 	const loop = profile.CaughtBy + "Shop.Book.Run"
 	run := waiting(1, sleeps, "Shop.Book.Run")
