@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/activity"
 	"clrsnap/internal/gather"
+	"clrsnap/internal/nativemem"
 	"clrsnap/internal/stopped"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
@@ -31,7 +32,7 @@ var judges = []judge{
 	of(stopped.Finalizer), judgeShutdown, judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors,
 	judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks, judgeLost, judgePool,
 	judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
-	judgeExceptions, judgeAssemblies, judgeGrowth, judgeNativeGrowth,
+	judgeExceptions, judgeAssemblies, judgeGrowth, of(nativemem.Growth),
 }
 
 // report is the judges' common result.

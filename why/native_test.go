@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/gather"
+	"clrsnap/internal/nativemem"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
@@ -13,7 +14,7 @@ import (
 // say.
 func TestNativeGrowthLows(t *testing.T) {
 	const mib = 1 << 20
-	of := func(bytes func(i int) int64) *evidence {
+	taken := func(bytes func(i int) int64) *evidence {
 		e := same(3)
 		e.Age = time.Minute
 		for i := range 40 {
@@ -27,11 +28,11 @@ func TestNativeGrowthLows(t *testing.T) {
 		}
 		return e
 	}
-	grows := of(func(i int) int64 { return int64(i) * mib / 2 })
-	verdict(t, judgeNativeGrowth(grows), profile.CauseNativeGrowth, profile.Likely, "5.00 MiB a second",
+	grows := taken(func(i int) int64 { return int64(i) * mib / 2 })
+	verdict(t, of(nativemem.Growth)(grows), profile.CauseNativeGrowth, profile.Likely, "5.00 MiB a second",
 		"17.5 MiB more")
-	none(t, judgeNativeGrowth(of(func(i int) int64 { return int64(i%20) * mib }))) // given back
-	none(t, judgeNativeGrowth(of(func(i int) int64 {                               // once, not all the time
+	none(t, of(nativemem.Growth)(taken(func(i int) int64 { return int64(i%20) * mib }))) // given back
+	none(t, of(nativemem.Growth)(taken(func(i int) int64 {                               // once, not all the time
 		if i < 20 {
 			return 0
 		}
@@ -39,8 +40,8 @@ func TestNativeGrowthLows(t *testing.T) {
 	})))
 	last := grows.Last().Snap
 	last.Threads = make([]snapshot.Thread, 80)
-	none(t, judgeNativeGrowth(grows)) // each of 80 more threads has a part of it
+	none(t, of(nativemem.Growth)(grows)) // each of 80 more threads has a part of it
 	last.Threads = nil
 	grows.Anonymous = grows.Anonymous[:9]
-	none(t, judgeNativeGrowth(grows)) // too few moments
+	none(t, of(nativemem.Growth)(grows)) // too few moments
 }

@@ -1,4 +1,5 @@
-package why
+// Package nativemem judges the growth of memory that is not the managed heap's.
+package nativemem
 
 import (
 	"fmt"
@@ -19,13 +20,13 @@ const (
 	nativeThread = 256 << 10 // bytes: more than .NET, and libraries, have for a thread besides the stack
 )
 
-// leastNativeAge is the age of a process from which on a start no longer explains native growth. A test has less
+// LeastAge is the age of a process from which on a start no longer explains native growth. A test has less
 // time.
-var leastNativeAge = 15 * time.Second
+var LeastAge = 15 * time.Second
 
-// judgeNativeGrowth looks for memory outside the managed heap that grows all the time.
-func judgeNativeGrowth(e *evidence) []profile.Verdict {
-	if len(e.Heaps) < 2 || e.Age < leastNativeAge {
+// Growth looks for memory outside the managed heap that grows all the time.
+func Growth(e *gather.Evidence) []profile.Verdict {
+	if len(e.Heaps) < 2 || e.Age < LeastAge {
 		return nil
 	}
 	first, last := &e.Heaps[0], &e.Heaps[len(e.Heaps)-1]
@@ -48,8 +49,8 @@ func judgeNativeGrowth(e *evidence) []profile.Verdict {
 		Cause: profile.CauseNativeGrowth, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Memory that is not the managed heap's grows, by %s a second: memory of malloc, of native "+
 			"libraries, or of the runtime itself.", phrase.BytesOf(speed)),
-		Evidence: []profile.Evidence{{Text: fmt.Sprintf("%s more in %s. Now it is %s of the %s that the process has "+
-			"in RAM; the managed heap has %s.", phrase.BytesOf(grown), phrase.Seconds(took),
+		Evidence: []profile.Evidence{{Text: fmt.Sprintf("%s more in %s. Now %s of the process's "+
+			"%s in RAM are native; the managed heap has %s.", phrase.BytesOf(grown), phrase.Seconds(took),
 			phrase.BytesOf(last.Memory.Native),
 			phrase.BytesOf(last.Memory.RSS), phrase.BytesOf(last.Memory.Managed))}},
 		Commands: []string{
