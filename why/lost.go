@@ -50,7 +50,7 @@ func (e *evidence) lostFor(l *snapshot.Lost) time.Duration {
 	if !ok || l.Threads > 0 {
 		return gather.LostGap
 	}
-	stood, was, found := gather.StoodStill(before, after), gather.WaitsOf(before), false
+	stood, was, found := e.stoodStill(), gather.WaitsOf(before), false
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if w := c.WaitsFor; w == nil || w.Kind != snapshot.AwaitsSemaphore || w.Object != l.Object {

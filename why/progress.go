@@ -111,7 +111,7 @@ const manyMethods = 10
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come. The
 // methods that wait for room in a channel need not become more if the channel's reader has ended with an exception.
 func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
-	stood, was := gather.StoodStill(before, after), gather.WaitsOf(before)
+	stood, was := e.stoodStill(), gather.WaitsOf(before)
 	most := 0
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]

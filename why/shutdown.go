@@ -68,11 +68,11 @@ func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
 			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []snapshot.ThreadRef{gather.Ref(t)})}
 		}
 	}
-	before, after, ok := e.Progressed()
+	_, after, ok := e.Progressed()
 	if !ok {
 		return nil
 	}
-	stood := gather.StoodStill(before, after)
+	stood := e.stoodStill()
 	var stopping, executing []*snapshot.TaskChain // of background services
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]

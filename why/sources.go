@@ -265,7 +265,7 @@ type sourceWaiters struct {
 }
 
 // sourceWaiters groups what waits for sources, by the innermost method.
-func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*sourceWaiters {
+func (e *evidence) sourceWaiters(after *gather.FlightLook) map[string]*sourceWaiters {
 	out := map[string]*sourceWaiters{}
 	of := func(method string, frames []snapshot.Frame) *sourceWaiters {
 		if out[method] == nil {
@@ -273,7 +273,7 @@ func (e *evidence) sourceWaiters(before, after *gather.FlightLook) map[string]*s
 		}
 		return out[method]
 	}
-	stood := gather.StoodStill(before, after)
+	stood := e.stoodStill()
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
 		if w := c.WaitsFor; w == nil || w.Kind != snapshot.AwaitsCompletion || gather.OwnFrame(c.Frames) == nil {
@@ -307,7 +307,7 @@ func (e *evidence) onlyCompleters(w *sourceWaiters) bool {
 // was to complete, or for one another.
 func (e *evidence) stalledSources(before, after *gather.FlightLook) (out []profile.Verdict) {
 	most := 0
-	waiters := e.sourceWaiters(before, after)
+	waiters := e.sourceWaiters(after)
 	for _, in := range slices.Sorted(maps.Keys(waiters)) {
 		w, end := waiters[in], e.sourceEnds(in)
 		n := w.stood + len(w.threads)

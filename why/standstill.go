@@ -35,12 +35,12 @@ var amongCauses = []profile.Cause{
 
 // standstill looks for waits that nobody is left to end, if no judge has found another reason for waits.
 func (e *evidence) standstill(found []profile.Verdict) []profile.Verdict {
-	before, after, ok := e.Progressed()
+	_, _, ok := e.Progressed()
 	if !ok || e.Core() || e.Held() || e.Span() < gather.Enough || slices.ContainsFunc(found,
 		func(v profile.Verdict) bool { return slices.Contains(amongCauses, v.Cause) }) {
 		return nil
 	}
-	stood := gather.StoodStill(before, after)
+	stood := e.stoodStill()
 	list := append(e.standingGroups(stood), e.standingMethods(stood)...)
 	slices.SortStableFunc(list, func(a, b *standstill) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(b.methods, a.methods))

@@ -29,8 +29,8 @@ func (t *GrownType) InAny() Pile {
 
 // RowsLook is how objects were kept at the beginning, and until the end.
 type RowsLook struct {
-	Rows []heapwalk.Row
-	took time.Duration // from this look to the look at the end
+	Rows      []heapwalk.Row
+	at, until time.Duration // since the start: this look, and the look at the end
 }
 
 // quickWalk is how long the count of the heap may have taken, so that a walk for what keeps objects is worth the time
@@ -57,7 +57,7 @@ func (g *Gatherer) earlyRows(ctx context.Context) {
 	defer cancel()
 	at := time.Since(g.start)
 	if rows, err := heapwalk.Rows(bounded, g.s, names); err == nil && len(rows) > 0 {
-		g.EarlyRows = &RowsLook{rows, -at}
+		g.EarlyRows = &RowsLook{Rows: rows, at: at}
 	}
 }
 
@@ -74,7 +74,7 @@ func (g *Gatherer) rows(ctx context.Context) {
 				names = append(names, name)
 			}
 		}
-		g.EarlyRows.took += time.Since(g.start)
+		g.EarlyRows.until = time.Since(g.start)
 	}
 	if len(names) == 0 {
 		return
@@ -89,6 +89,12 @@ func (g *Gatherer) rows(ctx context.Context) {
 	g.Rows = rows
 }
 
+// ofType is the growth of the objects of a type, which may be a linked list.
+func ofType(name string, before, now int, took time.Duration) Pile {
+	return Pile{Pile: heapwalk.Pile{Kind: heapwalk.Collection, Type: name, Count: now}, Before: before, took: took,
+		linked: true}
+}
+
 // kept replaces the growth of types by the growth of the objects that are kept, where that is known.
 func (e *Evidence) kept(counted []GrownType) []GrownType {
 	if e.EarlyRows == nil {
@@ -101,8 +107,7 @@ func (e *Evidence) kept(counted []GrownType) []GrownType {
 			continue
 		}
 		counted = slices.DeleteFunc(counted, func(t GrownType) bool { return t.Type == now.Type })
-		p := Pile{Pile: heapwalk.Pile{Kind: heapwalk.Collection, Type: now.Type, Count: now.Count},
-			Before: e.EarlyRows.Rows[k].Count, took: e.EarlyRows.took, linked: true}
+		p := ofType(now.Type, e.EarlyRows.Rows[k].Count, now.Count, e.EarlyRows.until-e.EarlyRows.at)
 		if p.Grows(e.Age) {
 			counted = append(counted, GrownType{p, true})
 		}
@@ -130,8 +135,7 @@ func (e *Evidence) GrowingTypes() (out []GrownType) {
 		return t.HeapAmount
 	}
 	for _, t := range Grown(first, last, all) {
-		p := Pile{Pile: heapwalk.Pile{Kind: heapwalk.Collection, Type: t.Name, Count: int(t.after)},
-			Before: int(t.before), took: last.At - first.At, linked: true}
+		p := ofType(t.Name, int(t.before), int(t.after), last.At-first.At)
 		if p.Grows(e.Age) {
 			out = append(out, GrownType{p, own[t.Name]})
 		}

@@ -41,14 +41,15 @@ func Rows(ctx context.Context, p *session.Process, types []string) (out []Row, e
 	if ways == nil {
 		return nil, ctx.Err()
 	}
-	reaches, at := ways.Reaches(heap.FromFirst), map[string]int{}
-	for _, from := range []heap.From{heap.FromKnown, heap.FromAll} {
-		for i, r := range ways.Reaches(from) {
+	reaches, known, unkept := ways.Reaches()
+	for _, wider := range [][]heap.Reach{known, unkept} {
+		for i, r := range wider {
 			if reaches[i].Steps < LongList && r.Steps >= LongList {
 				reaches[i] = r
 			}
 		}
 	}
+	at := map[string]int{}
 	for _, t := range types {
 		at[t] = -1
 	}

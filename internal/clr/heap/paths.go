@@ -118,31 +118,34 @@ type Reach struct {
 	To    int    // an object at the end of the longest way
 }
 
-// From says which groups of objects Reaches begins at.
-type From int
-
-// The groups.
-const (
-	FromFirst From = iota // the first group
-	FromKnown             // all groups but the objects that nothing refers to
-	FromAll
-)
-
-// Reaches returns the Reach of each class, by the index of its Table. Call Reaches before To.
-func (p *Paths) Reaches(from From) []Reach {
-	out := make([]Reach, len(p.g.Tables))
+// Reaches returns the Reach of each class, by the index of its Table: from the first group alone, from all groups, and
+// also from the objects that nothing refers to. Call Reaches before To.
+func (p *Paths) Reaches() (first, known, all []Reach) {
+	all = make([]Reach, len(p.g.Tables))
 	steps := make([]uint32, len(p.parent))
-	for _, n := range p.queue[:[...]int{p.sure, p.kept, len(p.queue)}[from]] {
+	for k, n := range p.queue {
+		if k == p.sure {
+			first = slices.Clone(all)
+		}
+		if k == p.kept {
+			known = slices.Clone(all)
+		}
 		if up := p.parent[n]; up != n {
 			steps[n] = steps[up] + 1
 		}
 		region, i := p.g.at(int(n))
-		r := &out[p.g.table(region, i)]
+		r := &all[p.g.table(region, i)]
 		if r.Count++; r.Count == 1 || steps[n] > r.Steps {
 			r.Steps, r.To = steps[n], int(n)
 		}
 	}
-	return out
+	if first == nil { // nothing comes behind the first group
+		first = slices.Clone(all)
+	}
+	if known == nil {
+		known = slices.Clone(all)
+	}
+	return first, known, all
 }
 
 // Kept reports whether an object is reached from any group. Call Kept before To.

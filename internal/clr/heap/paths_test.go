@@ -73,15 +73,14 @@ func TestReaches(t *testing.T) {
 	g := madeGraph([][]int{0: {1, 3}, 1: {2}, 2: {3}, 3: {4}, 4: nil, 5: {6}, 6: {7}, 7: {8}, 8: nil})
 	ways := g.Paths([][]uint32{{0}, {5}}, nil, goOn)
 	want := []Reach{{Count: 2, Steps: 1, To: 3}, {Count: 2, Steps: 2, To: 4}, {Count: 1, Steps: 2, To: 2}}
-	if got := ways.Reaches(FromFirst); !slices.Equal(got, want) {
+	got, known, all := ways.Reaches()
+	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	known, all := ways.Reaches(FromKnown), ways.Reaches(FromAll)
 	if known[2].Count != 3 || known[2].Steps != 3 || !slices.Equal(known, all) {
 		t.Errorf("%+v, and %+v", known, all)
 	}
-	if got := g.Paths([][]uint32{{0}}, nil, goOn); got.Reaches(FromKnown)[2].Count != 1 ||
-		got.Reaches(FromAll)[2].Count != 3 {
+	if _, known, all := g.Paths([][]uint32{{0}}, nil, goOn).Reaches(); known[2].Count != 1 || all[2].Count != 3 {
 		t.Error("nothing refers to 5")
 	}
 	if g.Paths([][]uint32{{0}}, nil, goOn).Kept(6) || !ways.Kept(2) || !ways.Kept(6) {
