@@ -10,6 +10,9 @@ BENCH       ?= .
 # One static binary; the race detector alone needs cgo.
 export CGO_ENABLED := 0
 
+# The program begins with a high priority: internal/priority/early.
+ENTRY := $(if $(filter amd64,$(shell $(GO) env GOARCH)),-E clrsnap_entry)
+
 .DEFAULT_GOAL := build
 .PHONY: help build dotnet demo test-race bench bench-server fuzz lint clean
 
@@ -18,7 +21,7 @@ help: ## this list
 
 build: ## bin/clrsnap, with the in-process agent if there is a C compiler
 	@CC='$(CC)' scripts/build-agent.sh --optional
-	$(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/clrsnap ./cmd/clrsnap
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(ENTRY) -X main.version=$(VERSION)' -o bin/clrsnap ./cmd/clrsnap
 
 dotnet: ## the .NET runtime and compiler that tests and demo need
 	@scripts/get-dotnet.sh 10 11

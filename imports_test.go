@@ -88,7 +88,7 @@ var mayImport = map[string]string{
 	"internal/waits": "snapshot internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
 		"internal/clr/object internal/clr/pal internal/clr/thread",
 	"internal/assemblies": "snapshot internal/arch internal/bundle internal/target",
-	"internal/bundle":     "internal/pe",
+	"internal/bundle":     "internal/elfx internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
 		"internal/locate internal/contract internal/clr internal/clr/* internal/walk",
 	"internal/replay": "internal/arch internal/target internal/target/live internal/target/recorded " +

@@ -17,6 +17,7 @@ import (
 	"path"
 	"strings"
 
+	"clrsnap/internal/elfx"
 	"clrsnap/internal/pe"
 )
 
@@ -174,21 +175,42 @@ func text(r *bufio.Reader, most uint64) (string, error) {
 	return string(p), nil
 }
 
-// manifest finds the manifest.
+// manifest finds the manifest. The mark is a variable of the host, so the mark lies in the host's writable segments.
 func manifest(f io.ReaderAt) (int64, error) {
+	img, err := elfx.New(f)
+	if err != nil {
+		return search(f, 0, maxHost)
+	}
+	defer img.Close()
+	unread := uint64(maxHost)
+	for _, p := range img.Progs {
+		if p.Flags&elfx.FlagWrite == 0 {
+			continue
+		}
+		size := min(p.Filesz, unread)
+		unread -= size
+		if at, err := search(f, int64(p.Offset), int64(size)); !errors.Is(err, ErrFormat) {
+			return at, err
+		}
+	}
+	return 0, ErrFormat
+}
+
+// search finds the mark in size bytes of a file, and returns the offset of the manifest.
+func search(f io.ReaderAt, from, size int64) (int64, error) {
 	const before = 8 // bytes, for the offset
 	keep := before + len(mark) - 1
 	buf := make([]byte, keep+chunk)
 	have := 0
-	for at := int64(0); at < maxHost; {
-		n, err := f.ReadAt(buf[have:], at)
+	in := io.NewSectionReader(f, from, size)
+	for {
+		n, err := in.Read(buf[have:])
 		if n == 0 {
 			if err == io.EOF {
 				err = ErrFormat
 			}
 			return 0, err
 		}
-		at += int64(n)
 		b := buf[:have+n]
 		if i := bytes.Index(b, mark); i >= before {
 			offset := binary.LittleEndian.Uint64(b[i-before:])
@@ -199,5 +221,4 @@ func manifest(f io.ReaderAt) (int64, error) {
 		}
 		have = copy(buf, b[max(0, len(b)-keep):])
 	}
-	return 0, ErrFormat
 }

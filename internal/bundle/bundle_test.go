@@ -3,6 +3,7 @@ package bundle
 import (
 	"bytes"
 	"compress/flate"
+	"debug/elf"
 	"encoding/binary"
 	"strings"
 	"testing"
@@ -97,6 +98,41 @@ func TestBundle(t *testing.T) {
 	f, ok, _ := old.PDB("a.pdb")
 	if got, err := old.Read(f, 10); !ok || err != nil || string(got) != "old" {
 		t.Errorf("version 2: %q, %v", got, err)
+	}
+}
+
+// A host is an ELF file. Only its writable segments are searched.
+func TestHost(t *testing.T) {
+	const at = 3 << 12
+	var head bytes.Buffer
+	put := func(v any) {
+		if err := binary.Write(&head, binary.LittleEndian, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := func(flags elf.ProgFlag, from, size uint64) []byte {
+		head.Reset()
+		h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Phoff: 64, Phentsize: 56, Phnum: 2}
+		copy(h.Ident[:], elf.ELFMAG+"\x02\x01\x01")
+		put(h)
+		put(elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Filesz: 4096, Memsz: 4096})
+		put(elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(flags), Off: from, Filesz: size, Memsz: size})
+		b := made(at, 6, someID, "{}")
+		copy(b, head.Bytes())
+		return b
+	}
+	if _, err := Open(bytes.NewReader(host(elf.PF_R|elf.PF_W, 2<<12, 2<<12))); err != nil {
+		t.Error(err)
+	}
+	for name, b := range map[string][]byte{
+		"read-only":  host(elf.PF_R, 2<<12, 2<<12),
+		"elsewhere":  host(elf.PF_R|elf.PF_W, 4<<12, 1<<12),
+		"too short":  host(elf.PF_R|elf.PF_W, 2<<12, 1<<12+8),
+		"beyond end": host(elf.PF_R|elf.PF_W, 1<<40, 1<<50),
+	} {
+		if _, err := Open(bytes.NewReader(b)); err == nil {
+			t.Errorf("%s: a bundle", name)
+		}
 	}
 }
 

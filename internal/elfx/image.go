@@ -64,6 +64,8 @@ const (
 
 	// FlagExecute marks a segment mapped executable.
 	FlagExecute = 1
+	// FlagWrite marks a segment mapped writable.
+	FlagWrite = 2
 )
 
 // Prog is a program header: a piece of the image and where the piece is mapped.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -135,7 +136,11 @@ func Recorded(tb testing.TB, p *clrsnap.Process, o record.Options) *profile.Reco
 func Command(tb testing.TB) string {
 	tb.Helper()
 	exe := filepath.Join(tb.TempDir(), "clrsnap")
-	build := exec.Command("go", "build", "-o", exe, "clrsnap/cmd/clrsnap")
+	args := []string{"build", "-o", exe}
+	if runtime.GOARCH == "amd64" {
+		args = append(args, "-ldflags", "-E clrsnap_entry") // as in the Makefile
+	}
+	build := exec.Command("go", append(args, "clrsnap/cmd/clrsnap")...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)

@@ -206,8 +206,8 @@ func (d Dir) Names(name string) ([]string, error) {
 
 // Readlink reads a link.
 func (d Dir) Readlink(name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(d.fd, name, buf)
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(d.fd, name, buf[:])
 	if err != nil {
 		if other, ok := d.living(name); ok {
 			return d.Readlink(other)
