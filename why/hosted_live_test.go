@@ -51,8 +51,8 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestServices: failed background services, and endless stops, are told; a service after the end of its work is
-// not.
+// TestServices: failed background services, and endless stops and starts, are told. A service after the end of its work
+// is not, and a slow start is not.
 func TestServices(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
@@ -70,6 +70,11 @@ func TestServices(t *testing.T) {
 			{"stop", "", false, nil},
 			{"deaf", profile.CauseShutdown, true, []string{"Depot.Pump.ExecuteAsync{async}", "waits for a channel"}},
 			{"deaf", "", false, nil},
+			{"start", profile.CauseStalled, false, []string{
+				"The host has not started: the host waits for a service to start", "Depot.Berths.StartAsync{async}",
+				"What starts after the service",
+			}},
+			{"starts", "", false, nil},
 		} {
 			t.Run(fmt.Sprint(tt.of, tt.signal), func(t *testing.T) {
 				a := testenv.Start(t, "hosted", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})

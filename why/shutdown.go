@@ -1,16 +1,13 @@
 package why
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
-	"clrsnap/internal/tasks"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
@@ -39,92 +36,10 @@ func judgeShutdown(e *evidence) []profile.Verdict {
 			return []profile.Verdict{e.endless(w, "a handler of its end (AppDomain.ProcessExit)", threads)}
 		}
 	}
-	if v := e.endlessService(threads); v != nil {
+	if v := e.hostWaits(threads); v != nil {
 		return v
 	}
 	return e.keptAlive(threads)
-}
-
-// stopsServices are the host's methods that stop the services, one after another or together.
-const stopsServices = "Microsoft.Extensions.Hosting.Internal.Host."
-
-// stopsHost reports whether the host waits in a stack for a service to stop. own: the service's own code is on the
-// stack.
-func stopsHost(frames []snapshot.Frame) (stops, own bool) {
-	i := slices.IndexFunc(frames, func(f snapshot.Frame) bool {
-		name, ok := strings.CutPrefix(strings.Replace(f.Method, "Host+<", "Host.", 1), stopsServices)
-		return ok && (strings.HasPrefix(name, "StopAsync") || strings.HasPrefix(name, "ForeachService"))
-	})
-	return i >= 0, i >= 0 && gather.OwnFrame(frames[:i]) != nil
-}
-
-// endlessService looks for a service of the host that does not stop: a method of the service has stayed in one wait
-// since the first look.
-func (e *evidence) endlessService(threads []gather.Watched) []profile.Verdict {
-	for i := range threads {
-		w := &threads[i]
-		t := w.Last()
-		if _, own := stopsHost(t.Frames); own && w.Unmoved && w.Waits() {
-			return []profile.Verdict{e.unstopped(t.Frames, phrase.Doing(t), []snapshot.ThreadRef{gather.Ref(t)})}
-		}
-	}
-	_, after, ok := e.Progressed()
-	if !ok {
-		return nil
-	}
-	stood := e.stoodStill()
-	var stopping, executing []*snapshot.TaskChain // of background services
-	for i := range after.Tasks.Chains {
-		c := &after.Tasks.Chains[i]
-		if c.State != snapshot.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || stood[tasks.ChainKey(c)] == 0 {
-			continue
-		}
-		switch stops, own := stopsHost(c.Frames); {
-		case own:
-			return []profile.Verdict{e.unstopped(c.Frames, awaits(c), nil)}
-		case stops && strings.HasPrefix(c.Frames[0].Display, stopsBackground):
-			stopping = append(stopping, c)
-		case !stops && executes(c.Frames):
-			executing = append(executing, c)
-		}
-	}
-	if len(stopping) == 0 || len(executing) == 0 {
-		return nil
-	}
-	v := e.unstopped(executing[0].Frames, awaits(executing[0]), nil)
-	if len(executing) > 1 {
-		v.Certainty = profile.Possible
-		v.Text += fmt.Sprintf(" Or the service is one of %d others that have not moved either.", len(executing)-1)
-	}
-	return []profile.Verdict{v}
-}
-
-// stopsBackground is the method in which the host waits for the ExecuteAsync of a background service.
-const stopsBackground = "Microsoft.Extensions.Hosting.BackgroundService.StopAsync"
-
-// executes reports whether a stack is the work of a background service.
-func executes(frames []snapshot.Frame) bool {
-	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
-		return f.Origin() == snapshot.OfUser && strings.HasSuffix(f.Display, ".ExecuteAsync{async}")
-	})
-}
-
-// awaits says what a chain waits for.
-func awaits(c *snapshot.TaskChain) string {
-	w := c.WaitsFor
-	return "waits for " + cmp.Or(w.Target, gather.AwaitedThings[w.Kind], display.ShortType(w.Type), string(w.Kind))
-}
-
-// unstopped is the verdict on a service that does not stop.
-func (e *evidence) unstopped(frames []snapshot.Frame, does string, threads []snapshot.ThreadRef) profile.Verdict {
-	own := gather.OwnFrame(frames)
-	return profile.Verdict{
-		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
-		Text: fmt.Sprintf("The process is to end, and does not: the host waits for a service to stop, which has not "+
-			"moved since the first look. It is in %s, and %s.", phrase.Method(own), does),
-		Evidence: []profile.Evidence{{Text: "The service stands here:", Frames: frames, Threads: threads}},
-		Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap stack " + e.Again()},
-	}
 }
 
 // handlesExit reports whether the finalizer thread runs own code other than a finalizer. At the end of a process the

@@ -41,6 +41,7 @@ func Telling(w *snapshot.Wait) bool {
 var AwaitedThings = map[snapshot.AwaitedKind]string{
 	snapshot.AwaitsSemaphore: "a SemaphoreSlim", snapshot.AwaitsChannel: "a channel", snapshot.AwaitsPipe: "a pipe",
 	snapshot.AwaitsCompletion: "a TaskCompletionSource", snapshot.AwaitsSocket: "a socket",
+	snapshot.AwaitsTimeout: "Task.WaitAsync",
 }
 
 // AwaitedThing names an awaited object that other code of the program has to complete; "": the object is not one. A

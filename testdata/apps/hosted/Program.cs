@@ -40,11 +40,23 @@ static class Program
                 builder.Services.AddHostedService<Beat>();
                 builder.Services.AddHostedService<Pump>();
                 break;
+            case "start":
+                builder.Services.AddHostedService<Berths>();
+                builder.Services.AddHostedService<Tides>();
+                break;
+            case "starts": builder.Services.AddHostedService<Index>(); break;
         }
         WebApplication app = builder.Build();
         app.MapGet("/sleep/{id:int}", (int id) => { Begin(); Pack(); return $"{id}\n"; });
         app.MapGet("/block/{id:int}", (int id) => { Begin(); Ask(); return $"{id}\n"; });
         app.MapGet("/nap/{id:int}", (int id) => { Begin(); Thread.Sleep(100); return $"{id}\n"; });
+        if (App.Text("of", "") is "start" or "starts")
+            _ = Task.Factory.StartNew(() =>
+            {
+                App.WaitForEnd();
+                App.Line("RESULT OK");
+                App.Exit(0);
+            }, TaskCreationOptions.LongRunning);
         await app.StartAsync();
         string url = app.Urls.First();
         App.Answer = command => command == "url" ? [url] : [$"BEGUN {Volatile.Read(ref begun)}"];
@@ -107,6 +119,44 @@ sealed class Migration : BackgroundService
         await Task.Delay(10);
         Services.Settled.SetResult();
     }
+}
+
+/// <summary>Does not start: waits for a service that starts later.</summary>
+sealed class Berths : IHostedService
+{
+    public async Task StartAsync(CancellationToken stop)
+    {
+        await Task.Delay(10, stop);
+        App.Line("READY");
+        await Tides.First.Task.WaitAsync(stop);
+    }
+
+    public Task StopAsync(CancellationToken stop) => Task.CompletedTask;
+}
+
+sealed class Tides : IHostedService
+{
+    public static readonly TaskCompletionSource First = new();
+
+    public Task StartAsync(CancellationToken stop)
+    {
+        First.SetResult();
+        return Task.CompletedTask;
+    }
+
+    public Task StopAsync(CancellationToken stop) => Task.CompletedTask;
+}
+
+/// <summary>Healthy: takes long to start, and moves.</summary>
+sealed class Index : IHostedService
+{
+    public async Task StartAsync(CancellationToken stop)
+    {
+        App.Line("READY");
+        for (int i = 0; i < 1_000_000; i++) await Task.Delay(10, stop);
+    }
+
+    public Task StopAsync(CancellationToken stop) => Task.CompletedTask;
 }
 
 /// <summary>Does not stop.</summary>
