@@ -200,9 +200,10 @@ var mayImport = map[string]string{
 		"internal/session internal/sockdiag internal/tasks",
 	"internal/activity":  "profile snapshot internal/gather internal/phrase",
 	"internal/stopped":   "profile snapshot internal/gather internal/phrase",
+	"internal/limits":    "profile snapshot internal/gather internal/phrase",
 	"internal/nativemem": "profile internal/gather internal/phrase",
 	"why": ". profile snapshot internal/activity internal/clr/threadpool internal/display internal/gather " +
-		"internal/heapwalk internal/nativemem internal/phrase internal/stopped internal/tasks",
+		"internal/heapwalk internal/limits internal/nativemem internal/phrase internal/stopped internal/tasks",
 
 	"cmd/clrsnap": ". events record profile snapshot report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/priority/early internal/source internal/hung",

@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
+	"clrsnap/internal/limits"
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/requests"
 	"clrsnap/profile"
@@ -435,28 +436,28 @@ func collected(pauses int, each time.Duration, what string, bytes, size int64) *
 
 func TestGC(t *testing.T) {
 	const gen0, large = "gen 0, blocking, allocation", "gen 2, background, large-object allocation"
-	verdict(t, judgeGC(collected(40, 10*time.Millisecond, gen0, 1<<30, 100)), profile.CauseGC, profile.Likely,
+	verdict(t, of(limits.GC)(collected(40, 10*time.Millisecond, gen0, 1<<30, 100)), profile.CauseGC, profile.Likely,
 		"400 ms of 2.0 s (20 %)", "512 MiB a second", "byte[]", "Shop.Images.Load")
-	verdict(t, judgeGC(collected(70, 10*time.Millisecond, gen0, 1<<30, 100)), profile.CauseGC, profile.Certain)
-	verdict(t, judgeGC(collected(10, 5*time.Millisecond, large, 1<<30, 200_000)), profile.CauseGC, profile.Likely,
+	verdict(t, of(limits.GC)(collected(70, 10*time.Millisecond, gen0, 1<<30, 100)), profile.CauseGC, profile.Certain)
+	verdict(t, of(limits.GC)(collected(10, 5*time.Millisecond, large, 1<<30, 200_000)), profile.CauseGC, profile.Likely,
 		"85,000 bytes and more", "195 KiB each")
 
 	// The program asks for collections; a busy machine is no excuse.
 	const induced = "gen 2, blocking, induced"
-	verdict(t, judgeGC(collected(20, 10*time.Millisecond, induced, 1<<20, 100)), profile.CauseGC, profile.Likely,
+	verdict(t, of(limits.GC)(collected(20, 10*time.Millisecond, induced, 1<<20, 100)), profile.CauseGC, profile.Likely,
 		"asks for 10.0 full garbage collections a second", "all of them full ones")
-	none(t, judgeGC(collected(20, 2*time.Millisecond, induced, 1<<20, 100)))
+	none(t, of(limits.GC)(collected(20, 2*time.Millisecond, induced, 1<<20, 100)))
 
 	// The heap may not grow, whatever the limit is.
 	const noSpace = "gen 2, blocking, out of space"
-	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure,
+	verdict(t, of(limits.GC)(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure,
 		profile.Likely, "20 of 20 collections in 2.0 s", "no space was left")
 
-	none(t, judgeGC(collected(40, 5*time.Millisecond, gen0, 4<<30, 100)))
-	none(t, judgeGC(collected(2, 200*time.Millisecond, gen0, 1<<30, 100)))
-	none(t, judgeGC(collected(10, 5*time.Millisecond, large, 50<<20, 200_000)))
-	none(t, judgeGC(collected(1, 5*time.Millisecond, large, 1<<30, 200_000)))
-	none(t, judgeGC(same(4)))
+	none(t, of(limits.GC)(collected(40, 5*time.Millisecond, gen0, 4<<30, 100)))
+	none(t, of(limits.GC)(collected(2, 200*time.Millisecond, gen0, 1<<30, 100)))
+	none(t, of(limits.GC)(collected(10, 5*time.Millisecond, large, 50<<20, 200_000)))
+	none(t, of(limits.GC)(collected(1, 5*time.Millisecond, large, 1<<30, 200_000)))
+	none(t, of(limits.GC)(same(4)))
 }
 
 // thrownIn records a number of exceptions in each half of two seconds.
@@ -487,12 +488,12 @@ func TestThrottled(t *testing.T) {
 	}
 	e.Moments = []gather.Moment{{Groups: group(100, 50, time.Second)},
 		{At: 4 * time.Second, Groups: group(140, 80, 3*time.Second)}}
-	verdict(t, judgeThrottled(e), profile.CauseThrottled, profile.Certain, "0.5 CPUs", "75 %",
+	verdict(t, of(limits.Throttled)(e), profile.CauseThrottled, profile.Certain, "0.5 CPUs", "75 %",
 		"2.0 s in 4.0 s", "/shop")
 	e.Moments[1].Groups = group(140, 55, 1100*time.Millisecond)
-	none(t, judgeThrottled(e))
+	none(t, of(limits.Throttled)(e))
 	e.Moments[1].Groups = group(140, 80, 1100*time.Millisecond)
-	none(t, judgeThrottled(e)) // often, but briefly
+	none(t, of(limits.Throttled)(e)) // often, but briefly
 }
 
 func TestMemory(t *testing.T) {
@@ -503,22 +504,23 @@ func TestMemory(t *testing.T) {
 				Hits: hits, Kills: kills}}}
 	}
 	e.Moments = []gather.Moment{{Groups: group(900, 0, 5, 1)}, {At: 4 * time.Second, Groups: group(980, 10, 25, 1)}}
-	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "970 MiB of 1000 MiB", "20 times")
+	verdict(t, of(limits.Memory)(e), profile.CauseMemoryPressure, profile.Certain, "970 MiB of 1000 MiB", "20 times")
 	e.Moments[1].Groups = group(999, 400, 25, 1)
-	none(t, judgeMemory(e)) // files that were read
+	none(t, of(limits.Memory)(e)) // files that were read
 	e.Moments[1].Groups = group(980, 10, 5, 1)
-	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Possible, "970 MiB of 1000 MiB", "not reached")
+	verdict(t, of(limits.Memory)(e), profile.CauseMemoryPressure, profile.Possible, "970 MiB of 1000 MiB",
+		"not reached")
 	e.Moments[1].Groups = group(940, 10, 5, 1)
-	none(t, judgeMemory(e)) // much, but enough
+	none(t, of(limits.Memory)(e)) // much, but enough
 	e.Moments[1].Groups = group(300, 10, 5, 2)
-	none(t, judgeMemory(e)) // a group below had too little
+	none(t, of(limits.Memory)(e)) // a group below had too little
 	e.Moments[1].Groups = group(980, 10, 25, 2)
-	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "killed 1 process")
+	verdict(t, of(limits.Memory)(e), profile.CauseMemoryPressure, profile.Certain, "killed 1 process")
 	e.Ended = true
-	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Likely, "970 MiB of the 1000 MiB",
+	verdict(t, of(limits.Memory)(e), profile.CauseMemoryPressure, profile.Likely, "970 MiB of the 1000 MiB",
 		"the kernel has killed the process")
 	e.Moments[1].Groups = group(300, 10, 25, 2)
-	none(t, judgeMemory(e)) // the process has ended for another reason
+	none(t, of(limits.Memory)(e)) // the process has ended for another reason
 }
 
 func TestDescriptors(t *testing.T) {
@@ -528,14 +530,14 @@ func TestDescriptors(t *testing.T) {
 			{Files: n, FilesLimit: 1000, Kinds: map[string]int{"files in /tmp": n - 50, "pipes": 3}}}
 	}
 	e.Moments = files(995)
-	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Certain, "995 of the 1,000",
+	verdict(t, of(limits.Descriptors)(e), profile.CauseDescriptors, profile.Certain, "995 of the 1,000",
 		"945 of them are files in /tmp")
 	e.Moments = files(930)
-	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Likely)
+	verdict(t, of(limits.Descriptors)(e), profile.CauseDescriptors, profile.Likely)
 	e.Moments = files(850)
-	none(t, judgeDescriptors(e))
+	none(t, of(limits.Descriptors)(e))
 	e.Moments[1].FilesLimit = -1
-	none(t, judgeDescriptors(e))
+	none(t, of(limits.Descriptors)(e))
 }
 
 // TestMoreDescriptors: descriptors that have become more since the start are told long before the limit.
@@ -554,10 +556,10 @@ func TestMoreDescriptors(t *testing.T) {
 		e.Moments = []gather.Moment{{Files: tt.before}, {At: 4 * time.Second, Files: tt.now, FilesLimit: 21_000,
 			Kinds: map[string]int{"TCP connections to 10.0.0.9:5432": 980}}}
 		if !tt.said {
-			none(t, judgeDescriptors(e))
+			none(t, of(limits.Descriptors)(e))
 			continue
 		}
-		verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Possible, "1,000 are open",
+		verdict(t, of(limits.Descriptors)(e), profile.CauseDescriptors, profile.Possible, "1,000 are open",
 			"80 more than 4.0 s before (20.0 a second)", "the limit of 21,000 is reached in 17 min",
 			"TCP connections to 10.0.0.9:5432: 980")
 	}
@@ -899,23 +901,23 @@ func TestHeapLimit(t *testing.T) {
 			gather.HeapLimit{Bytes: 100 << 20, Source: "DOTNET_GCHeapHardLimit"}
 		return e
 	}
-	const gen2 = "gen 2, blocking, allocation"
-	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)),
+	const gen0, gen2 = "gen 0, blocking, allocation", "gen 2, blocking, allocation"
+	verdict(t, of(limits.HeapLimit)(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)),
 		profile.CauseMemoryPressure, profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
 	assumed := full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)
 	assumed.HeapLimit = gather.LimitOf(134<<20, slices.Values([]string{"HOME=/"}))
-	verdict(t, judgeHeapLimit(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100",
+	verdict(t, of(limits.HeapLimit)(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100",
 		"unless runtimeconfig.json")
-	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
-	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
-	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
-	none(t, judgeHeapLimit(full(same(4), 87))) // a part is new
+	none(t, of(limits.HeapLimit)(full(collected(20, 5*time.Millisecond, gen0, 1<<20, 100), 90)))
+	none(t, of(limits.HeapLimit)(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
+	verdict(t, of(limits.HeapLimit)(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
+	none(t, of(limits.HeapLimit)(full(same(4), 87))) // a part is new
 
 	filled := full(same(4), 97)
 	filled.Filling = &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "Shop.SessionStore.sessions",
 		Steps:   []snapshot.HeapStep{{Type: "byte[]"}},
 		Objects: snapshot.HeapAmount{Count: 20_000, Bytes: 78 << 20}}
-	verdict(t, judgeHeapLimit(filled), profile.CauseMemoryPressure, profile.Likely,
+	verdict(t, of(limits.HeapLimit)(filled), profile.CauseMemoryPressure, profile.Likely,
 		" 78.0 MiB of it are objects of byte[], 20,000, kept by static field Shop.SessionStore.sessions.")
 }
 

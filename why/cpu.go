@@ -142,7 +142,7 @@ func (e *evidence) sharesWork(w *gather.Watched) bool {
 // maxLoops bounds the verdicts of one cause.
 const maxLoops = 3
 
-// tooBusy notes that the starved threads cannot be judged individually, unless judgeThrottled blames the control
+// tooBusy notes that the starved threads cannot be judged individually, unless limits.Throttled blames the control
 // group. The note says what the threads do together. If all starved threads together have hardly run, other processes
 // have used the CPUs, and tooBusy notes nothing: see starved.
 func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {

@@ -104,7 +104,7 @@ func (t *thrown) caught() string {
 func (e *evidence) addThrows(v *profile.Verdict) {
 	r := e.Samples
 	for n, t := range e.throws() {
-		if n == shownSites {
+		if n == phrase.ShownSites {
 			break
 		}
 		stack := gather.WithoutEvents(gather.Frames(r, t.node))

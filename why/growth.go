@@ -48,7 +48,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		return nil
 	}
 	v := pileVerdict(&growing[best], e, path)
-	for i := range growing[:min(len(growing), shownSites+1)] {
+	for i := range growing[:min(len(growing), phrase.ShownSites+1)] {
 		if p := &growing[i]; i != best {
 			v.Evidence = append(v.Evidence, profile.Evidence{Text: "Grows as well: " + p.Short() + "."})
 		}
@@ -143,14 +143,14 @@ func (e *evidence) grownOld() (out []profile.Evidence) {
 	first, last := &e.Heaps[0], &e.Heaps[len(e.Heaps)-1]
 	out = append(out, profile.Evidence{
 		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.",
-			phrase.BytesOf(oldBytes(first)),
-			phrase.BytesOf(oldBytes(last))),
+			phrase.BytesOf(first.OldBytes()),
+			phrase.BytesOf(last.OldBytes())),
 	})
 	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
 		return out
 	}
-	list := gather.Grown(first, last, old)
-	for _, g := range list[:min(len(list), shownSites)] {
+	list := gather.Grown(first, last, gather.Old)
+	for _, g := range list[:min(len(list), phrase.ShownSites)] {
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s: %s more objects, %s more.", g.Name, phrase.Number(g.Count), phrase.BytesOf(g.Bytes)),
 		})
@@ -163,21 +163,4 @@ func throughChannel(path *snapshot.HeapPath) bool {
 	return slices.ContainsFunc(path.Steps, func(s snapshot.HeapStep) bool {
 		return strings.HasPrefix(s.Type, "System.Threading.Channels.")
 	})
-}
-
-// oldBytes is the size of the old generations and large objects.
-func oldBytes(h *gather.HeapLook) (n int64) {
-	for i := range h.Types {
-		n += int64(old(&h.Types[i]).Bytes)
-	}
-	return n
-}
-
-// old is the amount of a type that has survived for a while, or is large.
-func old(t *snapshot.HeapType) (a snapshot.HeapAmount) {
-	for _, g := range []snapshot.Generation{snapshot.Gen1, snapshot.Gen2, snapshot.LargeObjects,
-		snapshot.PinnedObjects} {
-		a.Add(t.Generations[g])
-	}
-	return a
 }

@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/activity"
 	"clrsnap/internal/gather"
+	"clrsnap/internal/limits"
 	"clrsnap/internal/nativemem"
 	"clrsnap/internal/stopped"
 	"clrsnap/profile"
@@ -29,10 +30,10 @@ func of(j func(*gather.Evidence) []profile.Verdict) judge {
 // judges are all judges.
 var judges = []judge{
 	of(stopped.Held), of(stopped.Debugger), judgeDeadlock, judgeCallbacks, of(stopped.Suspension),
-	of(stopped.Finalizer), judgeShutdown, judgeThrottled, judgeMemory, judgeHeapLimit, judgeDescriptors,
-	judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks, judgeLost, judgePool,
-	judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields, judgeCPU, judgeGC,
-	judgeExceptions, judgeAssemblies, judgeGrowth, of(nativemem.Growth),
+	of(stopped.Finalizer), judgeShutdown, of(limits.Throttled), of(limits.Memory), of(limits.HeapLimit),
+	of(limits.Descriptors), judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks,
+	judgeLost, judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields,
+	judgeCPU, of(limits.GC), judgeExceptions, judgeAssemblies, judgeGrowth, of(nativemem.Growth),
 }
 
 // report is the judges' common result.

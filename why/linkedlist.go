@@ -38,7 +38,7 @@ func (e *evidence) survivors(typ string) (n int) {
 	types := e.Heaps[len(e.Heaps)-1].Types
 	for i := range types {
 		if types[i].Name == typ {
-			n += int(old(&types[i]).Count)
+			n += int(gather.Old(&types[i]).Count)
 		}
 	}
 	return n

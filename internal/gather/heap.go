@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/procfs"
+	"clrsnap/snapshot"
 )
 
 const (
@@ -82,6 +83,23 @@ func (h *HeapLook) Used() (n int64) {
 		n += int64(h.Parts[i].Size)
 	}
 	return n
+}
+
+// OldBytes is the size of the old generations and large objects.
+func (h *HeapLook) OldBytes() (n int64) {
+	for i := range h.Types {
+		n += int64(Old(&h.Types[i]).Bytes)
+	}
+	return n
+}
+
+// Old is the amount of a type that has survived for a while, or is large.
+func Old(t *snapshot.HeapType) (a snapshot.HeapAmount) {
+	for _, g := range []snapshot.Generation{snapshot.Gen1, snapshot.Gen2, snapshot.LargeObjects,
+		snapshot.PinnedObjects} {
+		a.Add(t.Generations[g])
+	}
+	return a
 }
 
 // FullHeap is the share of the heap's limit from which on the heap is nearly full.

@@ -7,6 +7,9 @@ import (
 	"clrsnap/snapshot"
 )
 
+// ShownSites is how many types, or places in the code, a verdict shows.
+const ShownSites = 3
+
 // Bounds of texts.
 const (
 	shownOnPaths = 12  // steps

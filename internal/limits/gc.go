@@ -1,4 +1,4 @@
-package why
+package limits
 
 import (
 	"cmp"
@@ -24,7 +24,6 @@ const (
 	largeObject  = 85_000    // bytes from which on an object is large (gcconfig.h, LOHThreshold)
 	muchLarge    = 100 << 20 // bytes of large objects a second
 	leastPauses  = 3
-	shownSites   = 3
 	largeReasons = "large"
 	inducedBy    = "induced"
 	// Reasons of collections for lack of space: the heap may not become larger.
@@ -83,8 +82,8 @@ func (c *collections) noRoom() bool {
 	return float64(c.noSpace) >= manyNoSpace*c.duration.Seconds() && c.noSpace > 0
 }
 
-// judgeGC looks for a program that spends its time on garbage collections.
-func judgeGC(e *evidence) []profile.Verdict {
+// GC looks for a program that spends its time on garbage collections.
+func GC(e *gather.Evidence) []profile.Verdict {
 	r := e.Samples
 	if !gather.HasMode(r, profile.GC) || r.Duration < gather.Enough {
 		return nil
@@ -94,7 +93,7 @@ func judgeGC(e *evidence) []profile.Verdict {
 	own := share * e.Served() // without the time in which other processes had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
-	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // else these judges name the limit
+	full := c.noRoom() && len(Memory(e)) == 0 && len(HeapLimit(e)) == 0 // else these judges name the limit
 	// The program asks for collections, however busy the machine is.
 	asked := share >= somePause && float64(c.induced) >= manyInduced*c.duration.Seconds()
 	if c.count < leastPauses || own < muchPause && !often && !full && !asked {
@@ -147,7 +146,7 @@ func judgeGC(e *evidence) []profile.Verdict {
 }
 
 // heapLimits are the limits of memory that may limit the heap.
-func heapLimits(e *evidence) (out []profile.Evidence) {
+func heapLimits(e *gather.Evidence) (out []profile.Evidence) {
 	if len(e.Moments) == 0 {
 		return nil
 	}
@@ -215,7 +214,7 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 	list := slices.SortedFunc(maps.Values(by), func(a, b *allocation) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ, b.typ))
 	})
-	for i, a := range list[:min(len(list), shownSites)] {
+	for i, a := range list[:min(len(list), phrase.ShownSites)] {
 		stack := gather.Frames(r, a.node)
 		own := phrase.Method(gather.OwnFrame(stack))
 		all, size := phrase.BytesOf(phrase.Rate(a.weight, r.Duration)), phrase.BytesOf(a.weight/max(a.events, 1))

@@ -1,4 +1,7 @@
-package why
+// Package limits has the judges of limits: the quota of CPU time, memory, the limit of the heap, and descriptors; and
+// the judge of garbage collections that are too frequent. Each judge returns nothing if a healthy program could look
+// the same.
+package limits
 
 import (
 	"fmt"
@@ -20,8 +23,8 @@ const (
 	noFiles  = 0.99 // of the allowed descriptors
 )
 
-// judgeThrottled looks for a used-up quota of CPU time.
-func judgeThrottled(e *evidence) []profile.Verdict {
+// Throttled looks for a used-up quota of CPU time.
+func Throttled(e *gather.Evidence) []profile.Verdict {
 	c := e.Throttled()
 	if c == nil {
 		return nil
@@ -42,8 +45,8 @@ func judgeThrottled(e *evidence) []profile.Verdict {
 	}}
 }
 
-// judgeMemory looks for a reached limit of memory.
-func judgeMemory(e *evidence) []profile.Verdict {
+// Memory looks for a reached limit of memory.
+func Memory(e *gather.Evidence) []profile.Verdict {
 	list := groupMemory(e)
 	if len(list) > 0 && list[0].Certainty == profile.Possible && len(heapLimit(e)) > 0 {
 		return nil // the heap's limit says more
@@ -51,9 +54,9 @@ func judgeMemory(e *evidence) []profile.Verdict {
 	return list
 }
 
-func groupMemory(e *evidence) []profile.Verdict {
+func groupMemory(e *gather.Evidence) []profile.Verdict {
 	if e.Ended {
-		return judgeKilled(e)
+		return killed(e)
 	}
 	first, last, ok := e.Delta()
 	if !ok {
@@ -96,9 +99,9 @@ func groupMemory(e *evidence) []profile.Verdict {
 	return nil
 }
 
-// judgeKilled looks for a process that ended while its control group's memory was used up. The kernel kills a process
+// killed looks for a process that ended while its control group's memory was used up. The kernel kills a process
 // then; no counter can be read of a process that has ended.
-func judgeKilled(e *evidence) []profile.Verdict {
+func killed(e *gather.Evidence) []profile.Verdict {
 	if len(e.Moments) == 0 {
 		return nil
 	}
@@ -121,21 +124,21 @@ func judgeKilled(e *evidence) []profile.Verdict {
 	}}
 }
 
-// judgeHeapLimit looks for a managed heap with hardly any room left below the runtime's limit.
-func judgeHeapLimit(e *evidence) []profile.Verdict {
-	if len(judgeMemory(e)) > 0 {
+// HeapLimit looks for a managed heap with hardly any room left below the runtime's limit.
+func HeapLimit(e *gather.Evidence) []profile.Verdict {
+	if len(Memory(e)) > 0 {
 		return nil
 	}
 	return heapLimit(e)
 }
 
-func heapLimit(e *evidence) []profile.Verdict {
+func heapLimit(e *gather.Evidence) []profile.Verdict {
 	if len(e.Heaps) == 0 || e.HeapLimit.Bytes <= 0 {
 		return nil
 	}
-	used, kept := e.Heaps[0].Used(), oldBytes(&e.Heaps[0])
+	used, kept := e.Heaps[0].Used(), e.Heaps[0].OldBytes()
 	for i := range e.Heaps {
-		used, kept = min(used, e.Heaps[i].Used()), min(kept, oldBytes(&e.Heaps[i]))
+		used, kept = min(used, e.Heaps[i].Used()), min(kept, e.Heaps[i].OldBytes())
 	}
 	share := float64(used) / float64(e.HeapLimit.Bytes)
 	c, known := collections{}, gather.HasMode(e.Samples, profile.GC)
@@ -165,7 +168,7 @@ func heapLimit(e *evidence) []profile.Verdict {
 		phrase.BytesOf(e.Moments[len(e.Moments)-1].Rss))})
 	last := &e.Heaps[len(e.Heaps)-1]
 	for i := range last.Types {
-		if i == shownSites {
+		if i == phrase.ShownSites {
 			break
 		}
 		t := &last.Types[i]
@@ -202,14 +205,14 @@ func filledBy(p *snapshot.HeapPath, used int64) string {
 		p.Steps[len(p.Steps)-1].Type, about, phrase.Number(int64(p.Objects.Count)), by)
 }
 
-// judgeDescriptors looks for a nearly reached limit of open files.
-func judgeDescriptors(e *evidence) []profile.Verdict {
+// Descriptors looks for a nearly reached limit of open files.
+func Descriptors(e *gather.Evidence) []profile.Verdict {
 	if len(e.Moments) == 0 {
 		return nil
 	}
 	m := &e.Moments[len(e.Moments)-1]
 	if !gather.Full(m.Files, m.FilesLimit) {
-		return e.moreDescriptors()
+		return moreDescriptors(e)
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseDescriptors, Certainty: profile.Likely,
@@ -244,7 +247,7 @@ func kindsOf(m *gather.Moment) (out []profile.Evidence) {
 }
 
 // moreDescriptors looks for descriptors that have become more all the time, below the limit.
-func (e *evidence) moreDescriptors() []profile.Verdict {
+func moreDescriptors(e *gather.Evidence) []profile.Verdict {
 	first, last := &e.Moments[0], &e.Moments[len(e.Moments)-1]
 	grown, took := gather.MoreFiles(first, last), last.At-first.At
 	if grown == 0 || !gather.Steady(first.Files, last.Files, took, e.Age) {
