@@ -104,7 +104,7 @@ func (t *thrown) caught() string {
 func (e *evidence) addThrows(v *profile.Verdict) {
 	r := e.Samples
 	for n, t := range e.throws() {
-		if n == phrase.ShownSites {
+		if n == phrase.ShownSites || n > 0 && phrase.Rate(t.weight, r.Duration) < 1 {
 			break
 		}
 		stack := gather.WithoutEvents(gather.Frames(r, t.node))

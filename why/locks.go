@@ -243,8 +243,9 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	return v
 }
 
-// timerClass is the class of .NET whose methods call the callbacks of timers (System.Private.CoreLib, Timer.cs).
-const timerClass = "System.Threading.TimerQueueTimer."
+// timerClass begins the names of the classes of .NET whose methods call the callbacks of timers, TimerQueueTimer and
+// TimerQueue (System.Private.CoreLib, Timer.cs). The JIT may inline the methods of one into those of the other.
+const timerClass = "System.Threading.TimerQueue"
 
 // ofTimers says that callbacks of timers wait for the lock. The text begins with a blank; "": no callbacks wait.
 func (c *convoy) ofTimers(e *evidence) string {

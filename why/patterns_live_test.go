@@ -19,6 +19,7 @@ func TestOfNote(t *testing.T) {
 			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
 			{"joins", "are strings of", "Shop.Wasteful.Write"},
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
+			{"compiled-regex", "regular expressions", "Shop.Busy.IsTagToo"},
 			{"loop", "", ""},
 		} {
 			if runtime != testenv.NewestRuntime && tt.of != "struct-keys" {

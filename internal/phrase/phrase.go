@@ -130,10 +130,13 @@ func List(words []string) string {
 	return strings.Join(words[:n], ", ") + " and " + words[n]
 }
 
-// IsGenerated reports whether a source generator of the framework made a method, so that nobody has written the
-// method.
+// IsGenerated reports whether nobody has written a method: a source generator of the framework, or the framework at run
+// time, has made the method of a regular expression (System.Text.RegularExpressions, RegexLWCGCompiler.cs).
 func IsGenerated(method string) bool {
-	return strings.HasPrefix(method, "System.Text.RegularExpressions.Generated.")
+	name, compiled := strings.CutPrefix(method, "Regex")
+	name = strings.TrimLeft(name, "0123456789")
+	return strings.HasPrefix(method, "System.Text.RegularExpressions.Generated.") ||
+		compiled && (strings.HasPrefix(name, "_TryMatchAtCurrentPosition") || strings.HasPrefix(name, "_Scan"))
 }
 
 // WaitPhrases describe a thread's wait; %s stands for the awaited object.

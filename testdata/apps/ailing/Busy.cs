@@ -144,6 +144,12 @@ static class Busy
     }
 
     /// <summary>A regular expression whose time doubles with each character.</summary>
+    public static void CompiledRegex() => App.Background("parser", () => IsTagToo(new string('a', 60) + "!"));
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static bool IsTagToo(string text) => new System.Text.RegularExpressions.Regex("^(a+)+$",
+        System.Text.RegularExpressions.RegexOptions.Compiled).IsMatch(text);
+
     public static void Regex() => App.Background("parser", () => IsTag(new string('a', 60) + "!"));
 
     [MethodImpl(MethodImplOptions.NoInlining)]
