@@ -15,6 +15,7 @@ type Activity struct {
 	MemoryLimit         *MemoryLimit // nil: the control groups have no limit, or the limit is not known
 	GCShare             float64      // of the time during which the program stood still for collections; -1: not known
 	ExceptionsPerSecond float64      // -1: not known
+	RethrowsPerSecond   float64      // as in ModeStats.Rethrown
 	Descriptors         int          // -1: not known
 	DescriptorsLimit    int          // -1: none; 0: not known
 	Threads             ActivityThreads

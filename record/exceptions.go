@@ -77,9 +77,6 @@ const (
 	unknown    = "fate unknown"
 )
 
-// unseenThrow precedes the fate of an exception whose first throw was not seen.
-const unseenThrow = "rethrown, first throw not seen, "
-
 // maxPendingExceptions bounds the pending exceptions of one thread. A thread has several if a filter
 // or a finally block throws another exception before the first exception is caught.
 const maxPendingExceptions = 64
@@ -398,7 +395,7 @@ func (np *notifiedProcess) lands(f *flight, fate string) {
 func (np *notifiedProcess) settled(x *thrownException) {
 	x.class.Fate = x.fate
 	if !x.seen {
-		x.class.Fate = unseenThrow + x.fate
+		x.class.Fate = profile.UnseenThrow + x.fate
 	}
 	np.sample(x.at, x.thread, profile.Exception, float64(x.count), float64(x.count), x.class, x.stack, x.whole)
 }

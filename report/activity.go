@@ -107,7 +107,11 @@ func activityLines(a *profile.Activity) (lines []string) {
 			"Garbage collections: the program stood still for "+display.Percent(a.GCShare)+" of the time")
 	}
 	if a.ExceptionsPerSecond >= 0 {
-		lines = append(lines, "Exceptions: "+perSecond(a.ExceptionsPerSecond)+" a second")
+		text := "Exceptions: " + perSecond(a.ExceptionsPerSecond) + " a second"
+		if a.RethrowsPerSecond > 0 {
+			text += ", and thrown again " + perSecond(a.RethrowsPerSecond) + " times a second"
+		}
+		lines = append(lines, text)
 	}
 	if a.Descriptors >= 0 {
 		text := "Descriptors: " + display.Number(a.Descriptors)
@@ -169,6 +173,7 @@ type jsonActivity struct {
 	Memory              *jsonUse    `json:"memory,omitempty"`
 	GCShare             *float64    `json:"gcShare,omitempty"`
 	ExceptionsPerSecond *float64    `json:"exceptionsPerSecond,omitempty"`
+	RethrowsPerSecond   float64     `json:"rethrowsPerSecond,omitempty"`
 	Descriptors         *int        `json:"descriptors,omitempty"`
 	DescriptorsLimit    int         `json:"descriptorsLimit,omitempty"`
 	Threads             jsonThreads `json:"threads"`
@@ -244,6 +249,7 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 	}
 	out := &jsonActivity{
 		Memory: jsonUseOf(a), DescriptorsLimit: max(a.DescriptorsLimit, 0), Threads: jsonThreads(a.Threads),
+		RethrowsPerSecond: a.RethrowsPerSecond,
 	}
 	if a.GCShare >= 0 {
 		out.GCShare = &a.GCShare

@@ -480,6 +480,33 @@ func TestExceptions(t *testing.T) {
 	none(t, judgeExceptions(same(4)))
 }
 
+// rethrown records an exception with an end, and a number of rethrows, in two seconds.
+func rethrown(fate string, times int64, callers ...string) *evidence {
+	r := same(4).recorded(2, profile.Exception)
+	r.add(1, profile.Sample{Mode: profile.Exception, At: time.Second, Weight: 1, Events: 1},
+		"System.FormatException", callers...)
+	e := r.done()
+	e.Samples.Modes[0].Rethrown = times
+	for i := range e.Samples.Functions {
+		if f := &e.Samples.Functions[i]; f.Display == "System.FormatException" {
+			f.Fate = fate
+		}
+	}
+	return e
+}
+
+func TestRethrown(t *testing.T) {
+	const now = profile.CaughtBy + "Shop.Prices.Import"
+	const before = profile.UnseenThrow + now
+	lazy := []string{"System.Lazy<int>.CreateValue", "Shop.Prices.Parse", "Shop.Prices.Import"}
+	verdict(t, judgeRethrown(rethrown(before, 160, lazy...)), profile.CauseExceptions, profile.Likely,
+		"80 times a second", "System.FormatException", "below Shop.Prices.Parse", "caught in Shop.Prices.Import",
+		"A Lazy keeps the exception")
+	none(t, judgeRethrown(rethrown(now, 160, lazy...)))   // a new exception, through many awaits
+	none(t, judgeRethrown(rethrown(before, 10, lazy...))) // an exception of before, through some awaits
+	none(t, judgeRethrown(same(4)))
+}
+
 func TestThrottled(t *testing.T) {
 	e := same(4)
 	group := func(periods, throttled uint64, stood time.Duration) cgroup.State {

@@ -61,6 +61,58 @@ func judgeExceptions(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
+// Thresholds of exceptions that are kept and thrown again.
+const (
+	fewRethrows = 2 // a second
+	// Each await throws an exception again. Exceptions that async methods throw pass fewer awaits than this.
+	manyAwaits = 20
+)
+
+// keepers are methods of .NET that keep an exception and throw the exception again at each use, and what that means.
+var keepers = []struct{ method, text string }{
+	{"System.Lazy<", "A Lazy keeps the exception of its first attempt: each use throws the exception again, and only a " +
+		"new Lazy tries again."},
+	{"System.Runtime.CompilerServices.TaskAwaiter", "The exception is a failed task's: each use of the task throws " +
+		"the exception again."},
+}
+
+// judgeRethrown looks for exceptions that somebody keeps and throws again and again, although nothing fails any more.
+func judgeRethrown(e *evidence) []profile.Verdict {
+	r := e.Samples
+	if r == nil || r.Duration < gather.Enough {
+		return nil
+	}
+	m, _ := r.Mode(profile.Exception)
+	rate := phrase.Rate(m.Rethrown, r.Duration)
+	if rate < fewRethrows || m.Rethrown < manyAwaits*r.Weight(profile.Exception) {
+		return nil
+	}
+	for _, t := range e.throws() {
+		if !strings.HasPrefix(t.fate, profile.UnseenThrow) {
+			continue
+		}
+		stack := gather.WithoutEvents(gather.Frames(r, t.node))
+		v := profile.Verdict{
+			Cause: profile.CauseExceptions, Certainty: profile.Likely,
+			Text: fmt.Sprintf("An exception from before is thrown again and again, %s times a second: %s, thrown %s%s.",
+				phrase.Number(rate), t.typ, thrownAt(stack), t.caught()),
+			Evidence: []profile.Evidence{{Text: "It is thrown again here:", Frames: stack}},
+			Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID)},
+		}
+		for i := range stack {
+			k := slices.IndexFunc(keepers, func(k struct{ method, text string }) bool {
+				return strings.HasPrefix(stack[i].Display, k.method)
+			})
+			if k >= 0 {
+				v.Text += " " + keepers[k].text
+				break
+			}
+		}
+		return []profile.Verdict{v}
+	}
+	return nil
+}
+
 // thrown is a type of exception, with the throwing and the catching method.
 type thrown struct {
 	typ, fate string
@@ -94,7 +146,7 @@ func (e *evidence) throws() []*thrown {
 
 // caught says who catches an exception. It begins with a blank; "": not known.
 func (t *thrown) caught() string {
-	if by, ok := strings.CutPrefix(t.fate, profile.CaughtBy); ok {
+	if by, ok := profile.Catcher(t.fate); ok {
 		return " and caught in " + by
 	}
 	return ""

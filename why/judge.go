@@ -33,7 +33,7 @@ var judges = []judge{
 	of(stopped.Finalizer), judgeShutdown, of(limits.Throttled), of(limits.Memory), of(limits.HeapLimit),
 	of(limits.Descriptors), judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks,
 	judgeLost, judgePool, judgeStalled, judgeFullQueue, judgeRetries, judgeThreads, judgeServices, judgeYields,
-	judgeCPU, of(limits.GC), judgeExceptions, judgeAssemblies, judgeGrowth, of(nativemem.Growth),
+	judgeCPU, of(limits.GC), judgeExceptions, judgeRethrown, judgeAssemblies, judgeGrowth, of(nativemem.Growth),
 }
 
 // report is the judges' common result.

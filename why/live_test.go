@@ -603,6 +603,26 @@ func checkWell(t *testing.T, o testenv.Options) {
 }
 
 // TestStarvation: the pool's own numbers show the starvation, and agree with the pool's threads.
+// TestRethrown: an exception that a Lazy keeps is told.
+func TestRethrown(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "failed"}})
+		testenv.UntilSeen(t, func() string {
+			r := look(t, a, why.Options{For: 2 * time.Second})
+			if len(r.Verdicts) != 1 {
+				return fmt.Sprintf("one verdict, but %v", r.Verdicts)
+			}
+			text := shows(&r.Verdicts[0])
+			for _, s := range []string{"System.FormatException", "Shop.Busy.Region", "A Lazy keeps"} {
+				if !strings.Contains(text, s) {
+					t.Errorf("%q is not in %s", s, text)
+				}
+			}
+			return ""
+		})
+	})
+}
+
 func TestStarvation(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), testStarvation)
 }

@@ -76,7 +76,7 @@ func (e *evidence) failsAgain() []profile.Verdict {
 	}
 	r, t := e.Samples, list[0]
 	rate := phrase.Rate(t.weight, r.Duration)
-	in, known := strings.CutPrefix(t.fate, profile.CaughtBy)
+	in, known := profile.Catcher(t.fate)
 	if !known || rate < equalExceptions || float64(t.weight) < nearlyAll*float64(r.Weight(profile.Exception)) ||
 		slices.ContainsFunc(endsOfWaits, func(name string) bool { return strings.HasSuffix(t.typ, name) }) ||
 		!e.spread(t.node) {
@@ -167,7 +167,7 @@ func (e *evidence) caught() map[catcher]caughtBy {
 		if x.Mode != profile.Exception || x.Node == 0 {
 			continue
 		}
-		if method, ok := strings.CutPrefix(r.Function(x.Node).Fate, profile.CaughtBy); ok {
+		if method, ok := profile.Catcher(r.Function(x.Node).Fate); ok {
 			of := catcher{r.Threads[x.Thread].OSThreadID, method}
 			out[of] = caughtBy{out[of].n + x.Weight, x.Node}
 		}

@@ -38,6 +38,8 @@ func Of(e *gather.Evidence) *profile.Activity {
 		}
 		if gather.HasMode(r, profile.Exception) {
 			a.ExceptionsPerSecond = float64(r.Weight(profile.Exception)) / r.Duration.Seconds()
+			m, _ := r.Mode(profile.Exception)
+			a.RethrowsPerSecond = float64(m.Rethrown) / r.Duration.Seconds()
 		}
 	}
 	for i := range e.Last().Snap.Threads {

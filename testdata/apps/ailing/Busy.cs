@@ -155,6 +155,27 @@ static class Busy
     [MethodImpl(MethodImplOptions.NoInlining)]
     static bool IsTag(string text) => System.Text.RegularExpressions.Regex.IsMatch(text, "^(a+)+$");
 
+    static readonly Lazy<int> table = new(() => Parse("the table is not there yet"));
+
+    /// <summary>A Lazy that has failed once fails at each use.</summary>
+    public static void Failed() => App.Background("clicks", () =>
+    {
+        for (; ; Thread.Sleep(10)) Region();
+    });
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Region()
+    {
+        try
+        {
+            return table.Value;
+        }
+        catch (FormatException)
+        {
+            return 0;
+        }
+    }
+
     /// <summary>Numbers are parsed by trial and error.</summary>
     public static void Throws() => App.Background("parser", () =>
     {

@@ -29,7 +29,7 @@ static class Program
         ["hoard"] = Busy.Hoard,
         ["loop"] = Busy.Loop,
         ["crowd"] = Busy.Crowd,
-        ["regex"] = Busy.Regex, ["compiled-regex"] = Busy.CompiledRegex,
+        ["regex"] = Busy.Regex, ["compiled-regex"] = Busy.CompiledRegex, ["failed"] = Busy.Failed,
         ["throws"] = Busy.Throws,
         ["garbage"] = Busy.Garbage,
         ["remote"] = Outside.Remote,
