@@ -120,11 +120,16 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 			continue
 		}
 		key := tasks.ChainKey(c)
-		n, least, becomeMore := stood[key], manyMethods, ", and become more"
+		n, least, becomeMore, certainty := stood[key], manyMethods, ", and become more", profile.Likely
+		waits, others := e.readersWait(after.Tasks)
 		switch {
 		case c.Count > n:
 		case thing == gather.FullChannel && e.readerFailed(after.Tasks):
 			least, becomeMore = fewWaiters, ""
+		case thing == gather.FullChannel && waits:
+			if least, becomeMore = 1, ""; others > 0 {
+				certainty = profile.Possible
+			}
 		default:
 			continue
 		}
@@ -133,9 +138,9 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 		}
 		most = n
 		out = []profile.Verdict{{
-			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%d async methods wait for %s, in %s%s: none of the %d that waited %s ago has gone on.",
-				c.Count, thing, phrase.Method(own), becomeMore, n, phrase.Seconds(after.At-before.At)),
+			Cause: profile.CauseStalled, Certainty: certainty,
+			Text: fmt.Sprintf("%s for %s, in %s%s: none of the %d that waited %s ago has gone on.",
+				phrase.Counted(c.Count, "async method waits", "async methods wait"), thing, phrase.Method(own), becomeMore, n, phrase.Seconds(after.At-before.At)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap locks " + e.Again()},
 		}}
@@ -152,6 +157,26 @@ func (e *evidence) readerFailed(tasks *snapshot.Tasks) bool {
 	return len(e.Readers) == 0 && !slices.ContainsFunc(tasks.Chains, func(c snapshot.TaskChain) bool {
 		return readsChannel(&c)
 	}) && slices.ContainsFunc(tasks.Faults, func(f snapshot.TaskFault) bool { return f.ReadsChannel })
+}
+
+// readersWait reports whether all who are seen to take items from channels have waited for room in a channel since the
+// first look: most likely somebody writes to the channel that nobody else reads. others is how many other methods of
+// the program have not gone on either: one of them may take items in a way that is not seen.
+func (e *evidence) readersWait(all *snapshot.Tasks) (wait bool, others int) {
+	stood := e.stoodStill()
+	for i := range all.Chains {
+		c := &all.Chains[i]
+		reads, queues := readsChannel(c), gather.QueuedFor(c.WaitsFor) == gather.FullChannel && standsForRoom(c, stood)
+		switch {
+		case reads && !queues:
+			return false, 0
+		case reads:
+			wait = true
+		case !queues && gather.OwnFrame(c.Frames) != nil && stood[tasks.ChainKey(c)] > 0:
+			others++
+		}
+	}
+	return wait && len(e.Readers) == 0, others
 }
 
 // readsChannel reports whether a chain takes items from a channel. A writer to a full channel does not, most likely.
@@ -187,6 +212,10 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *snapshot.Tasks) {
 		tell(phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), t.Frames, []snapshot.ThreadRef{gather.Ref(t)})
 	}
 	if found > 0 {
+		if waits, _ := e.readersWait(tasks); waits {
+			v.Text += " Nobody else is seen who takes items. Most likely the reader writes to the channel that it " +
+				"reads, and waits for itself."
+		}
 		return
 	}
 	v.Text += " Nobody is seen who takes items from a channel."

@@ -248,7 +248,7 @@ func chainDoes(c *snapshot.TaskChain, of int) string {
 		if w.Kind == snapshot.AwaitsTimer {
 			thing = "a timer"
 		}
-		does = "waits for " + cmp.Or(w.Target, thing, display.ShortType(w.Type), string(w.Kind))
+		does = "waits for " + cmp.Or(w.Target, gather.QueuedFor(w), thing, display.ShortType(w.Type), string(w.Kind))
 	}
 	if own := gather.OwnFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
 		does += ", in " + phrase.Method(own)

@@ -103,6 +103,26 @@ static class Methods
         Write();
     }
 
+    /// <summary>The only reader of a full channel writes to the channel.</summary>
+    public static void OwnChannel()
+    {
+        consumer = Split();
+        for (int i = 0; i < 3; i++) _ = TakeIn();
+    }
+
+    static async Task Split()
+    {
+        await foreach (int letter in letters.Reader.ReadAllAsync())
+        {
+            for (int i = 0; i < 3; i++) await letters.Writer.WriteAsync(letter);
+        }
+    }
+
+    static async Task TakeIn()
+    {
+        while (true) await letters.Writer.WriteAsync(1);
+    }
+
     static void Write() => App.Background("letters", () =>
     {
         for (int i = 0; ; i++, Thread.Sleep(20)) _ = Post(i);

@@ -15,6 +15,7 @@ static class Program
         ["faults"] = Methods.Faults,
         ["outbox"] = Methods.Outbox,
         ["outbox-stuck"] = Methods.OutboxStuck,
+        ["own-channel"] = Methods.OwnChannel,
         ["leases-lost"] = Leases.Lost,
         ["leases-lost-threads"] = Leases.LostThreads,
         ["leases-held"] = Leases.Held,
