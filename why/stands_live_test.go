@@ -9,7 +9,8 @@ import (
 )
 
 // TestStands: clients that nobody accepts, callbacks that wait or pile up, and a thread behind a holder
-// that stands are told. Clients that are served, slow callbacks and a thread that stands by are not.
+// that stands are told, and producers and consumers that wait for one another. Clients that are served, slow callbacks,
+// a thread that stands by and idle consumers are not.
 func TestStands(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
@@ -27,6 +28,10 @@ func TestStands(t *testing.T) {
 				"runs callbacks of a CancellationTokenSource and waits to enter Monitor of Recall.gate",
 			}},
 			{"recall-slow", "", "", nil},
+			{"rail-crossed", profile.CauseStalled, profile.Possible, []string{
+				"5 threads wait in Monitor.Wait of Rail.rail", "3 in Depot.Rail.Hang", "2 in Depot.Rail.Take",
+			}},
+			{"rail-idle", "", "", nil},
 			{"rounds-pile", profile.CausePoolStarvation, profile.Likely, []string{
 				"callbacks of timers run at the same time, in Depot.Rounds.Walk", "none has gone on",
 			}},

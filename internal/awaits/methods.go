@@ -66,6 +66,16 @@ func (p *Program) ReadsChannel(f *snapshot.Frame) bool {
 	return ok && p.readsChannel(m)
 }
 
+// Pulses reports whether the method of a frame pulses a monitor, by its IL. For frames of .NET the answer is false.
+func (p *Program) Pulses(f *snapshot.Frame) bool {
+	m, ok := p.frameMethod(f)
+	if !ok {
+		return false
+	}
+	pulses, _ := p.runtime.Names.Calls(m.module, m.rid, "System.Threading.Monitor", "Pulse", "PulseAll")
+	return pulses
+}
+
 // completes reports whether a method completes a TaskCompletionSource, by its IL or by that of the methods that it
 // calls in its module. The IL does not tell which.
 func (p *Program) completes(m methodPlace) bool {

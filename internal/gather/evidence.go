@@ -47,6 +47,7 @@ type Evidence struct {
 	Flights []FlightLook    // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	MethodsEnded methodsEnded
+	Pulses       map[int]bool             // threads in Monitor.Wait, by id: the waiting method itself pulses a monitor
 	Readers      []*snapshot.Thread       // with own methods that take items from channels
 	Completers   []*snapshot.Thread       // with own methods that complete TaskCompletionSources
 	Sources      map[string]KeptSource    // what keeps the sources that methods wait for, by the method

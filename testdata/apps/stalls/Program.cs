@@ -54,6 +54,8 @@ static class Program
         ["rest"] = Pipes.Rest,
         ["counter-closed"] = Counter.Closed,
         ["counter-open"] = Counter.Open,
+        ["rail-crossed"] = Rail.Crossed,
+        ["rail-idle"] = Rail.Idle,
         ["recall-crossed"] = Recall.Crossed,
         ["recall-slow"] = Recall.Slow,
         ["rounds-pile"] = Rounds.Pile,

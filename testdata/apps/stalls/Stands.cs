@@ -48,6 +48,54 @@ static class Counter
     }
 }
 
+/// <summary>A rail with room for one order. Cooks take two at a time.</summary>
+static class Rail
+{
+    static readonly object rail = new();
+    static int orders;
+
+    /// <summary>Each side waits for what the other side does.</summary>
+    public static void Crossed()
+    {
+        for (int i = 0; i < 3; i++) App.Background($"waiter-{i}", Hang);
+        Idle();
+    }
+
+    /// <summary>Healthy: cooks wait for orders.</summary>
+    public static void Idle()
+    {
+        for (int i = 0; i < 2; i++) App.Background($"cook-{i}", Take);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Hang()
+    {
+        while (true)
+        {
+            lock (rail)
+            {
+                while (orders >= 1) Monitor.Wait(rail);
+                orders++;
+                Monitor.Pulse(rail);
+            }
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Take()
+    {
+        while (true)
+        {
+            lock (rail)
+            {
+                while (orders < 2) Monitor.Wait(rail);
+                orders -= 2;
+                Monitor.Pulse(rail);
+            }
+        }
+    }
+}
+
 /// <summary>A callback of a token, and who takes the callback back.</summary>
 static class Recall
 {

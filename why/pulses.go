@@ -1,0 +1,128 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"clrsnap/internal/display"
+	"clrsnap/internal/gather"
+	"clrsnap/internal/phrase"
+	"clrsnap/profile"
+	"clrsnap/snapshot"
+)
+
+// pulses is threads that have waited in Monitor.Wait of one object, without a time limit, in all looks.
+type pulses struct {
+	object *snapshot.Wait
+	in     []string // own methods, in the order of the threads
+	by     map[string][]*snapshot.Thread
+	n      int
+}
+
+// judgePulses looks for threads that wait in several methods for a Pulse of one monitor, which they themselves would
+// pulse. Consumers alone may wait for work. If producers wait as well, both wait for one another.
+func judgePulses(e *evidence) []profile.Verdict {
+	if e.Core() || e.Held() || len(e.Looks) < 2 || e.Span() < gather.Enough {
+		return nil
+	}
+	by := map[uint64]*pulses{}
+	threads := e.Threads()
+	for i := range threads {
+		w := &threads[i]
+		t := w.Last()
+		own := gather.OwnFrame(t.Frames)
+		if own == nil || !w.Unmoved || t.Wait == nil || t.Wait.Kind != snapshot.MonitorWait || t.Wait.Object == 0 ||
+			t.Wait.Timeout > 0 || !e.Pulses[t.OSThreadID] {
+			continue
+		}
+		p := by[t.Wait.Object]
+		if p == nil {
+			p = &pulses{object: t.Wait, by: map[string][]*snapshot.Thread{}}
+			by[t.Wait.Object] = p
+		}
+		key := own.Module + "!" + own.Method
+		if p.by[key] == nil {
+			p.in = append(p.in, key)
+		}
+		p.by[key], p.n = append(p.by[key], t), p.n+1
+	}
+	list := slices.SortedFunc(maps.Values(by), func(a, b *pulses) int {
+		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.object.Object, b.object.Object))
+	})
+	for _, p := range list {
+		if len(p.in) > 1 && !e.pulsed(p) {
+			return []profile.Verdict{p.verdict(e)}
+		}
+	}
+	return nil
+}
+
+// pulsed reports whether somebody else is there who may pulse: a thread or an async method in the code of a class in
+// which the threads wait, or a timer with a callback there.
+func (e *evidence) pulsed(p *pulses) bool {
+	class, waits := map[string]bool{}, map[int]bool{}
+	for _, list := range p.by {
+		class[gather.OuterType(gather.OwnFrame(list[0].Frames).Method)] = true
+		for _, t := range list {
+			waits[t.OSThreadID] = true
+		}
+	}
+	of := func(frames []snapshot.Frame) bool {
+		return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
+			return f.Origin() != snapshot.OfFramework && gather.MemberOf(class, f.Method)
+		})
+	}
+	if slices.ContainsFunc(e.Last().Snap.Threads, func(t snapshot.Thread) bool {
+		return !waits[t.OSThreadID] && of(t.Frames)
+	}) {
+		return true
+	}
+	l := e.LastFlight()
+	return l != nil && (slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool { return of(c.Frames) }) ||
+		slices.ContainsFunc(l.Tasks.Timers, func(t snapshot.Timer) bool { return gather.MemberOf(class, t.Callback) }))
+}
+
+func (p *pulses) verdict(e *evidence) profile.Verdict {
+	v := profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: profile.Likely,
+		Commands: []string{"clrsnap stack " + e.Again() + " --group"},
+	}
+	var places []string
+	for _, in := range p.in {
+		list := p.by[in]
+		own := gather.OwnFrame(list[0].Frames)
+		places = append(places, fmt.Sprintf("%d in %s", len(list), phrase.Method(own)))
+		ev := profile.Evidence{Text: fmt.Sprintf("One of those in %s:", phrase.Method(own)), Frames: list[0].Frames}
+		for _, t := range list {
+			ev.Threads = append(ev.Threads, gather.Ref(t))
+		}
+		v.Evidence = append(v.Evidence, ev)
+	}
+	v.Text = fmt.Sprintf("%d threads wait in Monitor.Wait of %s, and none has gone on in %s: %s. Each of these methods "+
+		"pulses the monitor when it goes on, and no other code of their classes runs or is suspended: they may wait for "+
+		"one another. Monitor.Pulse wakes only one thread, perhaps one that can do nothing; PulseAll wakes all.",
+		p.n, cmp.Or(display.Field(p.object.Field), display.ShortType(p.object.Type)), phrase.Seconds(e.Span()),
+		phrase.List(places))
+	if e.othersMove(p) {
+		v.Certainty = profile.Possible
+		v.Text += " Threads of two kinds that wait for work look the same."
+	}
+	return v
+}
+
+// othersMove reports whether other threads of the program go on, which may give work to those that wait.
+func (e *evidence) othersMove(p *pulses) bool {
+	waits := map[int]bool{}
+	for _, list := range p.by {
+		for _, t := range list {
+			waits[t.OSThreadID] = true
+		}
+	}
+	return slices.ContainsFunc(e.Threads(), func(w gather.Watched) bool {
+		t := w.Last()
+		return !waits[t.OSThreadID] && gather.OwnFrame(t.Frames) != nil &&
+			(!w.Unmoved || t.Wait == nil || !forOtherCode(t.Wait))
+	})
+}
