@@ -364,6 +364,6 @@ type FarEnd struct {
 	Own     bool             // the process itself
 	Ready   bool             // a thread is about to take what the caller waits to give, or the other way round
 	Does    string           // "is stopped by a signal", "sleeps in Shop.Feed.Run (Feed.cs:12)"
-	stack   *snapshot.Thread // nil: not known
+	stack   *snapshot.Thread // of the process itself only a thread that writes there, too; nil: not known, or none
 	Next    *BlockedCall     // in which the process is blocked in turn; nil: in none
 }

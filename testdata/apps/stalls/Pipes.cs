@@ -182,6 +182,18 @@ static class Pipes
         App.Background("sender", () => { while (true) Send(client); });
     }
 
+    /// <summary>Each of two threads sends to the other before it reads.</summary>
+    public static void BothSend()
+    {
+        var listener = new TcpListener(IPAddress.Loopback, 0);
+        listener.Start();
+        var client = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        client.Connect(listener.LocalEndpoint);
+        Socket server = listener.AcceptSocket();
+        App.Background("sender", () => { while (true) Send(client); });
+        App.Background("answerer", () => { while (true) Send(server); });
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Send(Socket client) => client.Send(new byte[8192]);
 

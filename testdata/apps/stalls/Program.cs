@@ -47,6 +47,7 @@ static class Program
         ["circle"] = Pipes.Circle,
         ["errors"] = Pipes.Errors,
         ["relay"] = Pipes.Relay,
+        ["both-send"] = Pipes.BothSend,
         ["socket"] = Pipes.Loopback,
         ["slow-reader"] = Pipes.SlowReader,
         ["listener"] = Pipes.Listener,
