@@ -79,17 +79,46 @@ func deadlockVerdict(e *evidence, l *gather.Look, d *snapshot.Deadlock, c profil
 	if n := len(d.Victims); n > 0 {
 		v.Text += fmt.Sprintf(" %s for them.", more(n))
 	}
-	for _, i := range d.Threads[:min(len(d.Threads), maxShown)] {
-		t := &l.Snap.Threads[i]
-		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-			Threads: []snapshot.ThreadRef{gather.Ref(t)},
-		})
+	for _, equal := range alike(l.Snap, d) {
+		t := &l.Snap.Threads[equal[0]]
+		ev := profile.Evidence{
+			Text: phrase.ThreadName(gather.Ref(t)) + likeOthers(equal) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
+		}
+		for _, i := range equal {
+			ev.Threads = append(ev.Threads, gather.Ref(&l.Snap.Threads[i]))
+		}
+		v.Evidence = append(v.Evidence, ev)
 	}
 	if len(d.Victims) > 0 {
 		v.Evidence = append(v.Evidence, victims(l.Snap, d.Victims))
 	}
 	return v
+}
+
+// alike groups the threads of a deadlock that wait in equal words in one method: at most maxShown groups.
+func alike(s *snapshot.Snapshot, d *snapshot.Deadlock) (out [][]int) {
+	at := map[string]int{}
+	for _, i := range d.Threads {
+		t := entangled(s, d, &s.Threads[i])
+		key := phrase.Method(gather.OwnFrame(t.Frames)) + phrase.WaitPhrase(&t)
+		k, ok := at[key]
+		if !ok && len(out) == maxShown {
+			continue
+		}
+		if !ok {
+			k, at[key], out = len(out), len(out), append(out, nil)
+		}
+		out[k] = append(out[k], i)
+	}
+	return out
+}
+
+// likeOthers says how many threads are alike: ", like 5 other threads,"; "": only one is.
+func likeOthers(equal []int) string {
+	if len(equal) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", like %s,", phrase.Counted(len(equal)-1, "other thread", "other threads"))
 }
 
 // maxShown bounds the threads whose stacks are shown for one verdict.
@@ -126,13 +155,15 @@ func victims(s *snapshot.Snapshot, list []int) profile.Evidence {
 // deadlockText says who waits for whom, with each thread's own method.
 func deadlockText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
 	var words []string
-	for k, i := range d.Threads {
-		if k == maxShown {
-			words = append(words, fmt.Sprintf("and %d more", len(d.Threads)-k))
-			break
-		}
-		t := entangled(s, d, &s.Threads[i])
-		words = append(words, threadIn(&t)+phrase.WaitPhrase(&t))
+	left := len(d.Threads)
+	for _, equal := range alike(s, d) {
+		t := entangled(s, d, &s.Threads[equal[0]])
+		words = append(words, phrase.ThreadName(gather.Ref(&t))+strings.TrimSuffix(likeOthers(equal), ",")+", in "+
+			phrase.Method(gather.OwnFrame(t.Frames))+","+phrase.WaitPhrase(&t))
+		left -= len(equal)
+	}
+	if left > 0 {
+		words = append(words, fmt.Sprintf("and %d more", left))
 	}
 	switch {
 	case d.Ended && s.Threads[d.Threads[0]].Wait.Owner == nil:

@@ -76,8 +76,9 @@ func awaitName(a *snapshot.Await) string {
 func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 	s := e.Likely
 	var words []string
-	for i, p := range d.Members {
-		words = append(words, partyText(s, p, d.Members[(i+1)%len(d.Members)]))
+	chains := chainsOf(s, d.Members)
+	for i, c := range chains {
+		words = append(words, chainText(s, c, chains[(i+1)%len(chains)][0]))
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
@@ -87,7 +88,10 @@ func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 	if !e.Core() {
 		v.Text += fmt.Sprintf(" None of them has gone on for at least %s.", phrase.Seconds(gather.LikelyGap))
 	}
-	for _, p := range slices.Concat(d.Members, d.Others)[:min(len(d.Members)+len(d.Others), maxShown)] {
+	for _, c := range chains[:min(len(chains), maxShown)] {
+		v.Evidence = append(v.Evidence, partyEvidence(s, c[len(c)-1])) // it has the stack of all
+	}
+	for _, p := range d.Others[:min(len(d.Others), maxShown)] {
 		v.Evidence = append(v.Evidence, partyEvidence(s, p))
 	}
 	if n := len(d.Victims); n > 0 {
@@ -95,6 +99,54 @@ func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 		v.Evidence = append(v.Evidence, victims(s, d.Victims))
 	}
 	return v
+}
+
+// chainsOf divides the members of a circle: a chain is suspended methods, each of which awaits the next one's task, or a
+// single thread.
+func chainsOf(s *snapshot.Snapshot, members []snapshot.WaitNode) (out [][]snapshot.WaitNode) {
+	awaits := func(p, next snapshot.WaitNode) bool {
+		n := s.LikelyEdgeOf(p, next)
+		return p.Thread < 0 && next.Thread < 0 && n != nil && n.Kind == snapshot.TaskLock
+	}
+	n := len(members)
+	first := 0 // of a chain
+	for first < n-1 && awaits(members[(first+n-1)%n], members[first]) {
+		first++
+	}
+	for i := range n {
+		p := members[(first+i)%n]
+		if i > 0 && awaits(members[(first+i+n-1)%n], p) {
+			out[len(out)-1] = append(out[len(out)-1], p)
+		} else {
+			out = append(out, []snapshot.WaitNode{p})
+		}
+	}
+	return out
+}
+
+// chainText describes the wait of a chain, and the next member's part in the wait. .NET's own methods are left out.
+func chainText(s *snapshot.Snapshot, c []snapshot.WaitNode, next snapshot.WaitNode) string {
+	var names []string
+	for _, p := range c[:len(c)-1] {
+		if a := &s.Awaits[p.Await]; len(a.Frames) > 0 && a.Frames[0].Origin() != snapshot.OfFramework {
+			names = append(names, phrase.Method(&a.Frames[0]))
+		}
+	}
+	last := c[len(c)-1]
+	text := partyText(s, last, next)
+	if len(names) == 0 {
+		return text
+	}
+	const method = "the suspended method "
+	text = strings.TrimPrefix(text, method)
+	if a := &s.Awaits[last.Await]; len(a.Frames) > 0 && a.Frames[0].Origin() == snapshot.OfFramework {
+		text = strings.TrimPrefix(text, phrase.Method(&a.Frames[0]))
+		if len(names) == 1 {
+			return method + names[0] + text
+		}
+		return method + names[0] + " awaits " + strings.Join(names[1:], ", which awaits ") + ", which" + text
+	}
+	return method + strings.Join(append(names[:1:1], strings.Join(append(names[1:], text), ", which awaits ")), " awaits ")
 }
 
 // partyText describes a member's wait, and the next member's part in the wait.
