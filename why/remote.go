@@ -131,6 +131,9 @@ func (c *called) harmful(e *evidence) bool {
 	if c.own && len(judgePool(e)) > 0 {
 		return false // nobody answers because the pool has no worker for the requests
 	}
+	if c.own && e.RequestsEnded() > 0 {
+		return false // the process answers requests, however slowly
+	}
 	if len(c.threads) >= manyCallers && e.Span() >= gather.Enough {
 		return true
 	}

@@ -146,7 +146,61 @@ func ofNote(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) (out
 			tell(share, "throwing and catching exceptions, most of them below %s.", list[0].Frame(r), list[0].Leaf)
 		}
 	}
-	return append(append(out, boxes(e)...), longTexts(e)...)
+	return slices.Concat(out, stampede(e, runs, all), boxes(e), longTexts(e))
+}
+
+// Thresholds of values that many threads compute for one cache.
+const (
+	leastComputed = 0.30 // of the CPU time
+	manyComputing = 4    // threads
+)
+
+// caches are the beginnings of the methods that look up a value, and compute the value without a lock if there is none.
+var caches = []string{
+	"System.Collections.Concurrent.ConcurrentDictionary`2.GetOrAdd",
+	"Microsoft.Extensions.Caching.Memory.CacheExtensions.GetOrCreate",
+}
+
+// stampede tells of many threads that compute values for a cache in one method.
+func stampede(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) []profile.Evidence {
+	r := e.Samples
+	computes := func(r *profile.Recording, leaf int32) (own int32) {
+		cached := false
+		upward(r, leaf, func(n int32, f *profile.Function) bool {
+			cached = own != 0 && slices.ContainsFunc(caches, func(p string) bool { return strings.HasPrefix(f.Method, p) })
+			if f.Origin() != snapshot.OfFramework {
+				own = n // the outermost below the cache
+			}
+			return !cached
+		})
+		if !cached {
+			return 0
+		}
+		return own
+	}
+	list := gather.SitesBy(r, runs, computes)
+	if len(list) == 0 {
+		return nil
+	}
+	s := &list[0]
+	threads := map[int32]bool{}
+	for i := range r.Samples {
+		if x := &r.Samples[i]; runs(x) {
+			if n := computes(r, x.Node); n != 0 && r.Function(n) == r.Function(s.Node) {
+				threads[x.Thread] = true
+			}
+		}
+	}
+	share := float64(s.Weight) / float64(all)
+	if share < leastComputed || len(threads) < manyComputing {
+		return nil
+	}
+	return []profile.Evidence{{
+		Text: fmt.Sprintf("%s of the CPU time is in %s, which computes a value for a cache (GetOrAdd or GetOrCreate), in %s. "+
+			"These methods take no lock: threads that miss one key at the same time compute the same value.",
+			phrase.Percent(share), phrase.Method(s.Frame(r)), phrase.ThreadsOf(len(threads))),
+		Frames: gather.Frames(r, s.Leaf),
+	}}
 }
 
 // Thresholds: of throwing as a share of the CPU time, of boxing and of texts as a share of the allocated bytes and in
