@@ -125,8 +125,8 @@ type Function struct {
 // CaughtBy precedes the name of a method in Function.Fate.
 const CaughtBy = "caught by "
 
-// UnseenThrow precedes the words about the end of an exception in Function.Fate if the exception was thrown for the first
-// time before the recording began, and was thrown again in the recording.
+// UnseenThrow precedes the words about the end of an exception in Function.Fate, if the exception was thrown for the
+// first time before the recording began, and was thrown again in the recording.
 const UnseenThrow = "rethrown, first throw not seen, "
 
 // Catcher is the method that has caught an exception, according to Function.Fate; false: not known.

@@ -282,10 +282,12 @@ func nativeName(f *profile.Function) string {
 	return f.Method + " of " + f.Module
 }
 
-// isWorkOfThread reports whether the method is what the thread was started for.
-func (x *runner) isWorkOfThread(r *profile.Recording) bool {
-	f, t := r.Function(x.site.Node), x.thread.Last()
-	return x.regex < sameMethod && gather.OutermostOwn(t.Frames) == f.Module+"!"+f.Method &&
+// isWorkOfThread reports whether the method is what the thread was started for: the thread's first own method, or all
+// that the thread has ever done.
+func (x *runner) isWorkOfThread(e *evidence) bool {
+	f, t := e.Samples.Function(x.site.Node), x.thread.Last()
+	first := gather.OutermostOwn(t.Frames) == f.Module+"!"+f.Method
+	return x.regex < sameMethod && (first || e.AlwaysBusy[t.OSThreadID]) &&
 		t.Role != "Finalizer" && !strings.HasPrefix(t.Role, "ThreadPool")
 }
 
@@ -330,7 +332,7 @@ func loop(e *evidence, list []runner) profile.Verdict {
 			"work that never pauses.", f.Display)
 	}
 	if !first.crowd && len(list) <= max(e.CPUs, 1) &&
-		!slices.ContainsFunc(list, func(x runner) bool { return !x.isWorkOfThread(r) }) {
+		!slices.ContainsFunc(list, func(x runner) bool { return !x.isWorkOfThread(e) }) {
 		v.Certainty = profile.Possible
 		what += " A thread that is there to compute looks the same."
 	}

@@ -70,8 +70,8 @@ const (
 
 // keepers are methods of .NET that keep an exception and throw the exception again at each use, and what that means.
 var keepers = []struct{ method, text string }{
-	{"System.Lazy<", "A Lazy keeps the exception of its first attempt: each use throws the exception again, and only a " +
-		"new Lazy tries again."},
+	{"System.Lazy<", "A Lazy keeps the exception of its first attempt: each use throws the exception again, and only " +
+		"a new Lazy tries again."},
 	{"System.Runtime.CompilerServices.TaskAwaiter", "The exception is a failed task's: each use of the task throws " +
 		"the exception again."},
 }

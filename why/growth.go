@@ -106,9 +106,38 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + phrase.Way(path) + "."})
 	}
+	if s := e.allocatedIn(p.Element); s != nil {
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("Most objects of %s are allocated in %s:", p.Element,
+				phrase.Method(s.Frame(e.Samples))),
+			Frames: gather.WithoutEvents(gather.Frames(e.Samples, s.Leaf)),
+		})
+	}
 	v.Evidence = append(v.Evidence, e.grownOld()...)
 	return v
 }
+
+// allocatedIn is where most objects of a type were allocated, by bytes, in the recording; nil: in many places, or not
+// known.
+func (e *evidence) allocatedIn(typ string) *gather.Site {
+	r := e.Samples
+	if !gather.HasMode(r, profile.Alloc) {
+		return nil
+	}
+	is := func(x *profile.Sample) bool { return x.Mode == profile.Alloc && r.Function(x.Node).Display == typ }
+	all, events := gather.Weigh(r, is)
+	list := gather.Sites(r, is)
+	if events < fewAllocations || len(list) == 0 || float64(list[0].Weight) < mostAllocated*float64(all) {
+		return nil
+	}
+	return &list[0]
+}
+
+// Thresholds of the place where most objects are allocated: samples, and the share of the bytes.
+const (
+	fewAllocations = 5
+	mostAllocated  = 0.6
+)
 
 func fewMethods(n int) string {
 	if n == 0 {

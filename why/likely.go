@@ -101,8 +101,8 @@ func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 	return v
 }
 
-// chainsOf divides the members of a circle: a chain is suspended methods, each of which awaits the next one's task, or a
-// single thread.
+// chainsOf divides the members of a circle: a chain is suspended methods, each of which awaits the next one's task, or
+// a single thread.
 func chainsOf(s *snapshot.Snapshot, members []snapshot.WaitNode) (out [][]snapshot.WaitNode) {
 	awaits := func(p, next snapshot.WaitNode) bool {
 		n := s.LikelyEdgeOf(p, next)
@@ -146,7 +146,7 @@ func chainText(s *snapshot.Snapshot, c []snapshot.WaitNode, next snapshot.WaitNo
 		}
 		return method + names[0] + " awaits " + strings.Join(names[1:], ", which awaits ") + ", which" + text
 	}
-	return method + strings.Join(append(names[:1:1], strings.Join(append(names[1:], text), ", which awaits ")), " awaits ")
+	return method + names[0] + " awaits " + strings.Join(append(names[1:], text), ", which awaits ")
 }
 
 // partyText describes a member's wait, and the next member's part in the wait.

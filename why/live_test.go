@@ -463,7 +463,7 @@ func TestChannelReaders(t *testing.T) {
 			{"outbox-stuck", "Depot.Methods.Sign{async}", "Depot.Methods.Queue", nil},
 			{"own-channel", "takes items from a channel, perhaps this one, and waits for room in a channel, which is " +
 				"full. Nobody else is seen", "Depot.Methods.Split", nil},
-			{"own-channel", "Most likely the reader writes to the channel that it reads", "Depot.Methods.Split",
+			{"own-channel", "Most likely the reader writes to the channel that the reader reads", "Depot.Methods.Split",
 				livetest.RuntimeAsync},
 			{"outbox", "which did, has ended with System.InvalidOperationException: no such street.",
 				"Depot.Methods.Carry", livetest.RuntimeAsync},

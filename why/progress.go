@@ -140,7 +140,8 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: certainty,
 			Text: fmt.Sprintf("%s for %s, in %s%s: none of the %d that waited %s ago has gone on.",
-				phrase.Counted(c.Count, "async method waits", "async methods wait"), thing, phrase.Method(own), becomeMore, n, phrase.Seconds(after.At-before.At)),
+				phrase.Counted(c.Count, "async method waits", "async methods wait"), thing,
+				phrase.Method(own), becomeMore, n, phrase.Seconds(after.At-before.At)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap locks " + e.Again()},
 		}}
@@ -213,8 +214,8 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *snapshot.Tasks) {
 	}
 	if found > 0 {
 		if waits, _ := e.readersWait(tasks); waits {
-			v.Text += " Nobody else is seen who takes items. Most likely the reader writes to the channel that it " +
-				"reads, and waits for itself."
+			v.Text += " Nobody else is seen who takes items. Most likely the reader writes to the channel that " +
+				"the reader reads, and waits for itself."
 		}
 		return
 	}

@@ -167,7 +167,8 @@ func stampede(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) []
 	computes := func(r *profile.Recording, leaf int32) (own int32) {
 		cached := false
 		upward(r, leaf, func(n int32, f *profile.Function) bool {
-			cached = own != 0 && slices.ContainsFunc(caches, func(p string) bool { return strings.HasPrefix(f.Method, p) })
+			looksUp := func(method string) bool { return strings.HasPrefix(f.Method, method) }
+			cached = own != 0 && slices.ContainsFunc(caches, looksUp)
 			if f.Origin() != snapshot.OfFramework {
 				own = n // the outermost below the cache
 			}
@@ -196,8 +197,8 @@ func stampede(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) []
 		return nil
 	}
 	return []profile.Evidence{{
-		Text: fmt.Sprintf("%s of the CPU time is in %s, which computes a value for a cache (GetOrAdd or GetOrCreate), in %s. "+
-			"These methods take no lock: threads that miss one key at the same time compute the same value.",
+		Text: fmt.Sprintf("%s of the CPU time is in %s, which computes values for a cache (GetOrAdd, GetOrCreate), in "+
+			"%s. The cache takes no lock: if threads miss a key at the same time, each thread computes the value.",
 			phrase.Percent(share), phrase.Method(s.Frame(r)), phrase.ThreadsOf(len(threads))),
 		Frames: gather.Frames(r, s.Leaf),
 	}}

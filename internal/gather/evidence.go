@@ -47,6 +47,7 @@ type Evidence struct {
 	Flights []FlightLook    // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	MethodsEnded methodsEnded
+	AlwaysBusy   map[int]bool             // threads, by id, that have run, or were ready to run, since their beginning
 	Pulses       map[int]bool             // threads in Monitor.Wait, by id: the waiting method itself pulses a monitor
 	Readers      []*snapshot.Thread       // with own methods that take items from channels
 	Completers   []*snapshot.Thread       // with own methods that complete TaskCompletionSources

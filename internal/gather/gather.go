@@ -60,6 +60,7 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 			return err
 		}
 	}
+	g.alwaysBusy()
 	g.census(ctx)
 	g.keepers(ctx)
 	g.rows(ctx)
@@ -96,6 +97,21 @@ func (g *Gatherer) look(ctx context.Context) error {
 	l.MarkStill()
 	g.Looks = append(g.Looks, l)
 	return nil
+}
+
+// nearlyAlways is the share of a thread's life in which a thread that never pauses runs, or is ready to run.
+const nearlyAlways = 0.95
+
+// alwaysBusy notes the threads that have never paused.
+func (g *Gatherer) alwaysBusy() {
+	g.AlwaysBusy = map[int]bool{}
+	for tid, s := range g.Last().After {
+		if s.Running+s.Ready < g.Span() {
+			continue // not even since the first look
+		}
+		age := g.s.ThreadAge(tid)
+		g.AlwaysBusy[tid] = age > 0 && float64(s.Running+s.Ready) >= nearlyAlways*float64(age)
+	}
 }
 
 // ran reads the running time of each thread.

@@ -266,6 +266,18 @@ func (p *Process) Age() time.Duration {
 	return max(live.Age(s.Start), 0)
 }
 
+// ThreadAge is the time since a thread of the process was started; 0: not known.
+func (p *Process) ThreadAge(tid int) time.Duration {
+	if p.Live == nil {
+		return 0
+	}
+	s, err := p.Live.Dir().TaskStat(tid)
+	if err != nil {
+		return 0
+	}
+	return max(live.Age(s.Start), 0)
+}
+
 // images implements name.Images for a process: it recognises the files that the runtime has loaded.
 type images struct{ p *Process }
 
