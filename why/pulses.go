@@ -101,8 +101,8 @@ func (p *pulses) verdict(e *evidence) profile.Verdict {
 		v.Evidence = append(v.Evidence, ev)
 	}
 	v.Text = fmt.Sprintf("%d threads wait in Monitor.Wait of %s, and none has gone on in %s: %s. Each of these "+
-		"methods pulses the monitor when the method goes on, and no other code of the classes runs or is suspended: the "+
-		"threads may wait for one another. Monitor.Pulse wakes only one thread, perhaps one that can do nothing; "+
+		"methods pulses the monitor when the method goes on, and no other code of the classes runs or is suspended: "+
+		"the threads may wait for one another. Monitor.Pulse wakes only one thread, perhaps one that can do nothing; "+
 		"PulseAll wakes all.",
 		p.n, cmp.Or(display.Field(p.object.Field), display.ShortType(p.object.Type)), phrase.Seconds(e.Span()),
 		phrase.List(places))
