@@ -24,6 +24,10 @@ import (
 // root is the inside of the root package.
 var root = clrsnap.Inside(bridge.Access{})
 
+// slowLook is the time of a look from which on a second look soon after costs more than the look tells: there are
+// thousands of threads, or hardly any CPU time.
+const slowLook = 400 * time.Millisecond
+
 // Gather looks at everything. After an error, the evidence has what was seen until then.
 func (g *Gatherer) Gather(ctx context.Context) error {
 	defer func() {
@@ -37,9 +41,14 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	if g.Held() {
 		return g.gatherHeld(ctx)
 	}
-	for range 2 {
+	var slow time.Duration // what each of the last looks will take, if they take long
+	for i := 0; i < 2 && slow == 0; i++ {
+		begin := time.Now()
 		if err := g.look(ctx); err != nil {
 			return err
+		}
+		if took := time.Since(begin); took > slowLook {
+			slow = took
 		}
 		if !session.Sleep(ctx, lookGap) {
 			return ctx.Err()
@@ -49,7 +58,8 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	g.earlyRows(ctx)
 	g.inFlight(ctx)
 	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
-	if err := g.sample(ctx, max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4, leastSampling)); err != nil {
+	left := g.o.For - time.Since(g.start) - lookGap - 2*slow
+	if err := g.sample(ctx, max(left, g.o.For/4, leastSampling)); err != nil {
 		return err
 	}
 	for i := range 2 {
