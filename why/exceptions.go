@@ -174,10 +174,13 @@ func thrownAt(stack []snapshot.Frame) string {
 	own := gather.OwnFrame(stack)
 	for i := range stack {
 		f := &stack[i]
-		if f == own || own == nil {
-			break
-		}
-		if !gather.IsThrowing(f.Method) {
+		switch {
+		case f == own:
+			return "in " + phrase.Method(own)
+		case gather.IsThrowing(f.Method):
+		case own == nil:
+			return "in " + phrase.Method(f)
+		default:
 			return "below " + phrase.Method(own)
 		}
 	}

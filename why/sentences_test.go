@@ -74,7 +74,7 @@ func TestThrownAt(t *testing.T) {
 		{[]string{"System.Runtime.EH.RhThrowEx", "Shop.Prices.Parse"}, "in Shop.Prices.Parse"},
 		{[]string{"System.Number.ThrowFormatException", "System.Decimal.Parse", "Shop.Prices.Parse"},
 			"below Shop.Prices.Parse"},
-		{[]string{"System.Decimal.Parse"}, "in code that is not known"},
+		{[]string{"System.Decimal.Parse"}, "in System.Decimal.Parse"},
 	} {
 		if got := thrownAt(stack(tt.stack...)); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.stack, got, tt.want)
