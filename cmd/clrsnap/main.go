@@ -98,8 +98,8 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	a.graceful.Store(int64(2 * time.Second))
 	ctx, caught := a.interruptible()
 	root := newRoot(a)
-	if hurries(root, args) {
-		priority.HurryAll(early.Begun())
+	if hurries, briefly := hurries(root, args); hurries {
+		priority.HurryAll(early.Begun(), briefly)
 	} else {
 		calm()
 	}
@@ -131,10 +131,14 @@ func calm() {
 }
 
 // hurries reports whether a command looks at a running process, and soon prints the result or samples the process.
-func hurries(root *cobra.Command, args []string) bool {
+// briefly: a large heap takes longer.
+func hurries(root *cobra.Command, args []string) (hurries, briefly bool) {
 	verb, _, err := root.Find(args)
-	return err == nil && slices.Contains([]string{"stack", "locks", "why", "record"}, verb.Name()) &&
-		!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core") })
+	if err != nil || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core") }) {
+		return false, false
+	}
+	briefly = slices.Contains([]string{"tasks", "requests"}, verb.Name())
+	return briefly || slices.Contains([]string{"stack", "locks", "why", "record"}, verb.Name()), briefly
 }
 
 // explain prints the error in one sentence, and returns the exit status.

@@ -138,13 +138,20 @@ func asNobody(name string, args ...string) *exec.Cmd {
 
 // TestHurries: the verb may stand anywhere, with anything in front of it.
 func TestHurries(t *testing.T) {
-	for args, want := range map[string]bool{
-		"stack 42": true, "--color never stack 42": true, "--color=never locks 42": true, "why 42 --for 3s": true,
-		"stack --core file": false, "locks --core=file": false, "record 42": true, "heap -o stack 42": false,
-		"stock 42": false, "": false,
+	for args, want := range map[string]string{
+		"stack 42": "hurries", "--color never stack 42": "hurries", "--color=never locks 42": "hurries",
+		"why 42 --for 3s": "hurries", "stack --core file": "", "locks --core=file": "", "record 42": "hurries",
+		"heap -o stack 42": "", "stock 42": "", "": "", "tasks 42": "briefly", "requests 42": "briefly",
+		"tasks --core file": "",
 	} {
-		if got := hurries(newRoot(&app{}), strings.Fields(args)); got != want {
-			t.Errorf("%q: %v, want %v", args, got, want)
+		got := ""
+		if hurries, briefly := hurries(newRoot(&app{}), strings.Fields(args)); briefly {
+			got = "briefly"
+		} else if hurries {
+			got = "hurries"
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", args, got, want)
 		}
 	}
 }

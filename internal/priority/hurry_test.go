@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { role.Main(m) }
 // hurrying hurries, prints how the thread and a child process are scheduled, and waits for the end
 // of the real-time priority.
 var hurrying = role.New("hurrying", func(role.Args) error {
-	HurryAll(false)
+	HurryAll(false, false)
 	fmt.Println("at first", scheduled())
 	out, err := exec.Command("/bin/sh", "-c", "cut -d ' ' -f 19,41 /proc/self/stat").Output()
 	if err != nil {
@@ -32,6 +32,17 @@ var hurrying = role.New("hurrying", func(role.Args) error {
 	fmt.Println("at last", scheduled())
 	Relax()
 	fmt.Println("relaxed", scheduled())
+	return nil
+})
+
+// hurryingBriefly hurries, and waits until all is ordinary.
+var hurryingBriefly = role.New("hurrying briefly", func(role.Args) error {
+	HurryAll(false, true)
+	fmt.Println("at first", scheduled())
+	for begin := time.Now(); scheduled() != "policy 0 nice 0" && time.Since(begin) < testenv.Hang; {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("at last", scheduled())
 	return nil
 })
 
@@ -61,6 +72,11 @@ func TestHurryAll(t *testing.T) {
 	if !strings.HasPrefix(string(out), "at first policy 2 ") || !strings.Contains(string(out), "its child 0 0\n") ||
 		!strings.HasSuffix(string(out), "at last policy 0 nice -20\nrelaxed policy 0 nice 0\n") {
 		t.Errorf("%s", out)
+	}
+	brief, err := hurryingBriefly.Command().CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(brief), "at first policy 2 ") ||
+		!strings.HasSuffix(string(brief), "at last policy 0 nice 0\n") {
+		t.Errorf("%v: %s", err, brief)
 	}
 	self, err := os.Executable()
 	if err != nil {
