@@ -50,6 +50,9 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 	for key := range moving {
 		delete(queues, key)
 	}
+	if v := e.takersWait(threads); v != nil {
+		return v
+	}
 	list := slices.SortedFunc(maps.Values(queues), func(a, b *fullQueue) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)),
 			cmp.Compare(a.example.OSThreadID, b.example.OSThreadID))
@@ -59,6 +62,59 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 	}
 	return []profile.Verdict{list[0].verdict(e, threads)}
 }
+
+// takersWait looks for threads that wait for room in a full queue, and that alone take from queues, by their code. A
+// thread that takes and does not wait may make room.
+func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
+	var takers, others []*snapshot.Thread
+	for i := range threads {
+		w := &threads[i]
+		t := w.Last()
+		adds := w.Unmoved && kindOf(t) == string(snapshot.CollectionAdd) && t.Wait.Timeout <= 0
+		switch {
+		case e.Takers[t.OSThreadID] && !adds && !waitsForItem(t):
+			return nil
+		case e.Takers[t.OSThreadID] && adds:
+			takers = append(takers, t)
+		case adds && gather.OwnFrame(t.Frames) != nil:
+			others = append(others, t)
+		}
+	}
+	if len(takers) == 0 {
+		return nil
+	}
+	var words []string
+	v := profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: profile.Likely,
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --group", e.Again())},
+	}
+	for _, t := range takers[:min(len(takers), maxShown)] {
+		words = append(words, fmt.Sprintf("%s %s, in %s", phrase.ThreadName(gather.Ref(t)), phrase.Doing(t),
+			phrase.Method(gather.OwnFrame(t.Frames))))
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
+			Threads: []snapshot.ThreadRef{gather.Ref(t)},
+		})
+	}
+	v.Text = fmt.Sprintf("%s for room in a full queue, although nobody else is seen who takes from full queues, and "+
+		"none has got room in %s: %s. ", phrase.ThreadsWait(len(takers)), phrase.Seconds(e.Span()), phrase.List(words))
+	if len(takers) == 1 {
+		v.Text += "Most likely the thread adds to the queue that only the thread takes from."
+	} else {
+		v.Text += "Most likely these threads wait for one another."
+	}
+	if n := len(others); n > 0 {
+		v.Text += fmt.Sprintf(" %s for room as well, such as %s, in %s.", more(n), phrase.ThreadName(gather.Ref(others[0])),
+			phrase.Method(gather.OwnFrame(others[0].Frames)))
+	}
+	if l := e.LastFlight(); l != nil && l.Tasks.Methods > 0 {
+		v.Certainty = profile.Possible // a method may take as well
+	}
+	return []profile.Verdict{v}
+}
+
+// waitsForItem reports whether a thread waits for an item: the queue of that item is empty, and so is not full.
+func waitsForItem(t *snapshot.Thread) bool { return kindOf(t) == string(snapshot.CollectionTake) }
 
 func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdict {
 	n := len(q.threads)
@@ -105,7 +161,7 @@ func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *snap
 		t := &list[i]
 		own := gather.OwnFrame(t.Frames)
 		switch {
-		case own == nil || gather.Resting(t) || kindOf(t) == string(snapshot.CollectionAdd):
+		case own == nil || gather.Resting(t) || kindOf(t) == string(snapshot.CollectionAdd) || waitsForItem(t):
 		case q.types[gather.OuterType(own.Method)]:
 			return t
 		case found == nil && (t.Wait == nil || !unmoved[t.OSThreadID] || !waitsForOthers(t.Wait)):

@@ -28,6 +28,14 @@ func TestStands(t *testing.T) {
 				"runs callbacks of a CancellationTokenSource and waits to enter Monitor of Recall.gate",
 			}},
 			{"recall-slow", "", "", nil},
+			{"ring-full", profile.CauseStalled, profile.Likely, []string{
+				"2 threads wait for room in a full queue", "tank (", "filter (", "in Depot.Ring.Carry",
+				"these threads wait for one another", "1 more thread waits for room as well, such as maltster (",
+			}},
+			{"ring-own", profile.CauseStalled, profile.Likely, []string{
+				"tank (", "adds to the queue that only the thread takes from", "such as maltster (",
+			}},
+			{"ring-slow", "", "", nil},
 			{"rail-crossed", profile.CauseStalled, profile.Possible, []string{
 				"5 threads wait in Monitor.Wait of Rail.rail", "3 in Depot.Rail.Hang", "2 in Depot.Rail.Take",
 			}},

@@ -66,6 +66,18 @@ func (p *Program) ReadsChannel(f *snapshot.Frame) bool {
 	return ok && p.readsChannel(m)
 }
 
+// TakesItems reports whether the method of a frame takes items from a BlockingCollection, by its IL. The IL does not
+// tell from which. For frames of .NET the answer is false.
+func (p *Program) TakesItems(f *snapshot.Frame) bool {
+	m, ok := p.frameMethod(f)
+	if !ok {
+		return false
+	}
+	takes, _ := p.runtime.Names.Calls(m.module, m.rid, "System.Collections.Concurrent.BlockingCollection`1", "Take",
+		"TryTake", "GetConsumingEnumerable", "TakeFromAny", "TryTakeFromAny")
+	return takes
+}
+
 // Pulses reports whether the method of a frame pulses a monitor, by its IL. For frames of .NET the answer is false.
 func (p *Program) Pulses(f *snapshot.Frame) bool {
 	m, ok := p.frameMethod(f)

@@ -48,6 +48,7 @@ type Evidence struct {
 
 	MethodsEnded methodsEnded
 	AlwaysBusy   map[int]bool             // threads, by id, that have run, or were ready to run, since their beginning
+	Takers       map[int]bool             // threads, by id, with own methods that take items from BlockingCollections
 	Pulses       map[int]bool             // threads in Monitor.Wait, by id: the waiting method itself pulses a monitor
 	Readers      []*snapshot.Thread       // with own methods that take items from channels
 	Completers   []*snapshot.Thread       // with own methods that complete TaskCompletionSources

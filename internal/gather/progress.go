@@ -97,15 +97,21 @@ func (g *Gatherer) inFlightAtEnd(ctx context.Context) {
 	}
 }
 
-// readers notes the threads whose own methods take items from channels, complete TaskCompletionSources, or pulse the
-// monitors that the methods wait for.
+// readers notes the threads whose own methods take items from channels or BlockingCollections, complete
+// TaskCompletionSources, or pulse the monitors that the methods wait for.
 func (g *Gatherer) readers() {
 	threads := g.Last().Snap.Threads
-	g.Pulses = map[int]bool{}
+	g.Pulses, g.Takers = map[int]bool{}, map[int]bool{}
+	queues := slices.ContainsFunc(threads, func(t snapshot.Thread) bool {
+		return t.Wait != nil && t.Wait.Kind == snapshot.CollectionAdd
+	})
 	for i := range threads {
 		t := &threads[i]
 		if own := OwnFrame(t.Frames); own != nil && t.Wait != nil && t.Wait.Kind == snapshot.MonitorWait {
 			g.Pulses[t.OSThreadID] = g.s.Pulses(own)
+		}
+		if queues && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool { return g.s.TakesItems(&f) }) {
+			g.Takers[t.OSThreadID] = true
 		}
 		if slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool { return g.s.ReadsChannel(&f) }) {
 			g.Readers = append(g.Readers, t)

@@ -1,5 +1,6 @@
 // Clients and callbacks that nobody attends to, and others that somebody does.
 using System;
+using System.Collections.Concurrent;
 using System.Collections.Generic;
 using System.Net;
 using System.Net.Sockets;
@@ -45,6 +46,51 @@ static class Counter
         var client = new TcpClient();
         client.Connect((IPEndPoint)counter.LocalEndpoint);
         clients.Add(client);
+    }
+}
+
+/// <summary>Threads that take from one queue and add to another.</summary>
+static class Ring
+{
+    static readonly BlockingCollection<int> tank = new(4), filter = new(4), empty = new();
+
+    /// <summary>Both queues are full, and each thread waits for the other. A third thread adds, a fourth is idle.</summary>
+    public static void Full()
+    {
+        for (int i = 0; i < 4; i++) filter.Add(i);
+        App.Background("tank", () => Carry(tank, filter, 2));
+        App.Background("filter", () => Carry(filter, tank, 2));
+        App.Background("maltster", Deliver);
+        App.Background("printer", () => Carry(empty, empty, 0));
+    }
+
+    /// <summary>The only thread that takes from a queue adds to the queue.</summary>
+    public static void Own()
+    {
+        App.Background("tank", () => Carry(tank, tank, 2));
+        App.Background("maltster", Deliver);
+    }
+
+    /// <summary>Healthy: a full queue of which a thread takes slowly.</summary>
+    public static void Slow()
+    {
+        App.Background("tank", () => { foreach (int _ in tank.GetConsumingEnumerable()) Thread.Sleep(100); });
+        App.Background("maltster", Deliver);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Carry(BlockingCollection<int> from, BlockingCollection<int> to, int each)
+    {
+        foreach (int batch in from.GetConsumingEnumerable())
+        {
+            for (int i = 0; i < each; i++) to.Add(batch);
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Deliver()
+    {
+        while (true) tank.Add(1);
     }
 }
 
