@@ -16,6 +16,7 @@ type Activity struct {
 	GCShare             float64      // of the time during which the program stood still for collections; -1: not known
 	ExceptionsPerSecond float64      // -1: not known
 	RethrowsPerSecond   float64      // as in ModeStats.Rethrown
+	MostExceptions      string       // type, place and catcher of most exceptions; "": few, or of many kinds
 	Descriptors         int          // -1: not known
 	DescriptorsLimit    int          // -1: none; 0: not known
 	Threads             ActivityThreads

@@ -111,6 +111,9 @@ func activityLines(a *profile.Activity) (lines []string) {
 		if a.RethrowsPerSecond > 0 {
 			text += ", and thrown again " + perSecond(a.RethrowsPerSecond) + " times a second"
 		}
+		if a.MostExceptions != "" {
+			text += "; most are " + a.MostExceptions
+		}
 		lines = append(lines, text)
 	}
 	if a.Descriptors >= 0 {
@@ -174,6 +177,7 @@ type jsonActivity struct {
 	GCShare             *float64    `json:"gcShare,omitempty"`
 	ExceptionsPerSecond *float64    `json:"exceptionsPerSecond,omitempty"`
 	RethrowsPerSecond   float64     `json:"rethrowsPerSecond,omitempty"`
+	MostExceptions      string      `json:"mostExceptions,omitempty"`
 	Descriptors         *int        `json:"descriptors,omitempty"`
 	DescriptorsLimit    int         `json:"descriptorsLimit,omitempty"`
 	Threads             jsonThreads `json:"threads"`
@@ -249,7 +253,7 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 	}
 	out := &jsonActivity{
 		Memory: jsonUseOf(a), DescriptorsLimit: max(a.DescriptorsLimit, 0), Threads: jsonThreads(a.Threads),
-		RethrowsPerSecond: a.RethrowsPerSecond,
+		RethrowsPerSecond: a.RethrowsPerSecond, MostExceptions: a.MostExceptions,
 	}
 	if a.GCShare >= 0 {
 		out.GCShare = &a.GCShare

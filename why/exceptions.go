@@ -1,16 +1,13 @@
 package why
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
-	"clrsnap/snapshot"
 )
 
 // Thresholds of exceptions, a second. Each half of the recording must have so many exceptions.
@@ -87,15 +84,15 @@ func judgeRethrown(e *evidence) []profile.Verdict {
 	if rate < fewRethrows || m.Rethrown < manyAwaits*r.Weight(profile.Exception) {
 		return nil
 	}
-	for _, t := range e.throws() {
-		if !strings.HasPrefix(t.fate, profile.UnseenThrow) {
+	for _, t := range e.Throws() {
+		if !strings.HasPrefix(t.Fate, profile.UnseenThrow) {
 			continue
 		}
-		stack := gather.WithoutEvents(gather.Frames(r, t.node))
+		stack := gather.WithoutEvents(gather.Frames(r, t.Node))
 		v := profile.Verdict{
 			Cause: profile.CauseExceptions, Certainty: profile.Likely,
 			Text: fmt.Sprintf("An exception from before is thrown again and again, %s times a second: %s, thrown %s%s.",
-				phrase.Number(rate), t.typ, thrownAt(stack), t.caught()),
+				phrase.Number(rate), t.Type, gather.ThrownAt(stack), t.Caught()),
 			Evidence: []profile.Evidence{{Text: "It is thrown again here:", Frames: stack}},
 			Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID)},
 		}
@@ -113,78 +110,21 @@ func judgeRethrown(e *evidence) []profile.Verdict {
 	return nil
 }
 
-// thrown is a type of exception, with the throwing and the catching method.
-type thrown struct {
-	typ, fate string
-	weight    int64
-	node      int32
-}
-
-// throws are the exceptions of the recording by type and place, the most frequent first.
-func (e *evidence) throws() []*thrown {
-	r, by := e.Samples, map[string]*thrown{}
-	for i := range r.Samples {
-		x := &r.Samples[i]
-		f := r.Function(x.Node)
-		if x.Mode != profile.Exception || f == nil {
-			continue
-		}
-		own := ""
-		if n := gather.OwnNode(r, x.Node); n > 0 {
-			own = r.Function(n).Display
-		}
-		key := f.Display + f.Fate + own
-		if by[key] == nil {
-			by[key] = &thrown{typ: f.Display, fate: f.Fate, node: x.Node}
-		}
-		by[key].weight += x.Weight
-	}
-	return slices.SortedFunc(maps.Values(by), func(a, b *thrown) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ+a.fate, b.typ+b.fate))
-	})
-}
-
-// caught says who catches an exception. It begins with a blank; "": not known.
-func (t *thrown) caught() string {
-	if by, ok := profile.Catcher(t.fate); ok {
-		return " and caught in " + by
-	}
-	return ""
-}
-
 // addThrows adds the methods that throw the most.
 func (e *evidence) addThrows(v *profile.Verdict) {
 	r := e.Samples
-	for n, t := range e.throws() {
-		if n == phrase.ShownSites || n > 0 && phrase.Rate(t.weight, r.Duration) < 1 {
+	for n, t := range e.Throws() {
+		if n == phrase.ShownSites || n > 0 && phrase.Rate(t.Weight, r.Duration) < 1 {
 			break
 		}
-		stack := gather.WithoutEvents(gather.Frames(r, t.node))
-		text := fmt.Sprintf("%s a second are %s, thrown %s%s", phrase.Number(phrase.Rate(t.weight, r.Duration)), t.typ,
-			thrownAt(stack), t.caught())
+		stack := gather.WithoutEvents(gather.Frames(r, t.Node))
+		text := fmt.Sprintf("%s a second are %s, thrown %s%s", phrase.Number(phrase.Rate(t.Weight, r.Duration)), t.Type,
+			gather.ThrownAt(stack), t.Caught())
 		if n == 0 {
 			v.Text += " " + strings.ToUpper(text[:1]) + text[1:] + "."
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: text + ":", Frames: stack})
 	}
-}
-
-// thrownAt says in which own method an exception is thrown, or below which: then code that the method calls throws.
-func thrownAt(stack []snapshot.Frame) string {
-	own := gather.OwnFrame(stack)
-	for i := range stack {
-		f := &stack[i]
-		switch {
-		case f == own:
-			return "in " + phrase.Method(own)
-		case gather.IsThrowing(f.Method):
-		case own == nil:
-			return "in " + phrase.Method(f)
-		default:
-			return "below " + phrase.Method(own)
-		}
-	}
-	return "in " + phrase.Method(own)
 }
 
 // judgeThrowing is judgeExceptions without counts of exceptions: the judge uses the exceptions' CPU

@@ -80,14 +80,14 @@ func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
 	if !gather.HasMode(e.Samples, profile.Exception) {
 		return nil
 	}
-	for _, t := range e.throws() {
+	for _, t := range e.Throws() {
 		if len(out) == gather.ShownFaults {
 			break
 		}
-		stack := gather.WithoutEvents(gather.Frames(e.Samples, t.node))
+		stack := gather.WithoutEvents(gather.Frames(e.Samples, t.Node))
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s of %s, thrown %s%s:", phrase.Counted(int(t.weight), "exception", "exceptions"), t.typ,
-				thrownAt(stack), t.caught()),
+			Text: fmt.Sprintf("%s of %s, thrown %s%s:", phrase.Counted(int(t.Weight), "exception", "exceptions"),
+				t.Type, gather.ThrownAt(stack), t.Caught()),
 			Frames: stack,
 		})
 	}

@@ -104,8 +104,8 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 		v.Text += "Most likely these threads wait for one another."
 	}
 	if n := len(others); n > 0 {
-		v.Text += fmt.Sprintf(" %s for room as well, such as %s, in %s.", more(n), phrase.ThreadName(gather.Ref(others[0])),
-			phrase.Method(gather.OwnFrame(others[0].Frames)))
+		v.Text += fmt.Sprintf(" %s for room as well, such as %s, in %s.", more(n),
+			phrase.ThreadName(gather.Ref(others[0])), phrase.Method(gather.OwnFrame(others[0].Frames)))
 	}
 	if l := e.LastFlight(); l != nil && l.Tasks.Methods > 0 {
 		v.Certainty = profile.Possible // a method may take as well

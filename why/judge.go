@@ -32,8 +32,8 @@ var judges = []judge{
 	of(stopped.Held), of(stopped.Debugger), judgeDeadlock, judgeCallbacks, of(stopped.Suspension),
 	of(stopped.Finalizer), judgeShutdown, of(limits.Throttled), of(limits.Memory), of(limits.HeapLimit),
 	of(limits.Descriptors), judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks,
-	judgeLost, judgePool, judgeStalled, judgeFullQueue, judgePulses, judgeRetries, judgeThreads, judgeServices,
-	judgeYields, judgeCPU, of(limits.GC), judgeExceptions, judgeRethrown, judgeAssemblies, judgeGrowth,
+	judgeSpinLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgePulses, judgeRetries, judgeThreads,
+	judgeServices, judgeYields, judgeCPU, of(limits.GC), judgeExceptions, judgeRethrown, judgeAssemblies, judgeGrowth,
 	of(nativemem.Growth),
 }
 

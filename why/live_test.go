@@ -607,6 +607,30 @@ func checkWell(t *testing.T, o testenv.Options) {
 }
 
 // TestStarvation: the pool's own numbers show the starvation, and agree with the pool's threads.
+// TestTimesOut: waits whose time limits pass again and again are told.
+func TestTimesOut(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", "rent-out"}})
+		testenv.UntilSeen(t, func() string {
+			r := look(t, a, why.Options{For: 2 * time.Second})
+			if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CauseStalled {
+				return fmt.Sprintf("one verdict, but %v", r.Verdicts)
+			}
+			text := shows(&r.Verdicts[0])
+			for _, s := range []string{"3 threads wait in Depot.Rents.Rent", "the time limits pass",
+				"of System.TimeoutException", "caught in Depot.Rents.Guide"} {
+				if !strings.Contains(text, s) {
+					return fmt.Sprintf("%q in %s", s, text)
+				}
+			}
+			if r.Activity == nil || !strings.HasPrefix(r.Activity.MostExceptions, "System.TimeoutException, thrown in Depot.") {
+				t.Errorf("%+v", r.Activity)
+			}
+			return ""
+		})
+	})
+}
+
 // TestRethrown: an exception that a Lazy keeps is told.
 func TestRethrown(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {

@@ -62,22 +62,19 @@ func judgePulses(e *evidence) []profile.Verdict {
 // pulsed reports whether somebody else is there who may pulse: a thread or an async method in the code of a class in
 // which the threads wait, or a timer with a callback there.
 func (e *evidence) pulsed(p *pulses) bool {
-	class, waits := map[string]bool{}, map[int]bool{}
+	class := map[string]bool{}
+	var all []*snapshot.Thread
 	for _, list := range p.by {
 		class[gather.OuterType(gather.OwnFrame(list[0].Frames).Method)] = true
-		for _, t := range list {
-			waits[t.OSThreadID] = true
-		}
+		all = append(all, list...)
+	}
+	if e.inside(all) {
+		return true
 	}
 	of := func(frames []snapshot.Frame) bool {
 		return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
 			return f.Origin() != snapshot.OfFramework && gather.MemberOf(class, f.Method)
 		})
-	}
-	if slices.ContainsFunc(e.Last().Snap.Threads, func(t snapshot.Thread) bool {
-		return !waits[t.OSThreadID] && of(t.Frames)
-	}) {
-		return true
 	}
 	l := e.LastFlight()
 	return l != nil && (slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool { return of(c.Frames) }) ||

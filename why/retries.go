@@ -58,7 +58,93 @@ func judgeRetries(e *evidence) []profile.Verdict {
 			return []profile.Verdict{g.verdict(e)}
 		}
 	}
+	if v := e.timesOut(); v != nil {
+		return v
+	}
 	return e.failsAgain()
+}
+
+// timesOut looks for waits that end with a TimeoutException again and again: several threads, or async methods, wait in
+// a method all the time, and each of the threads has thrown the exception there.
+func (e *evidence) timesOut() []profile.Verdict {
+	r := e.Samples
+	for _, t := range e.Throws() {
+		stack := gather.WithoutEvents(gather.Frames(r, t.Node))
+		own := gather.OwnFrame(stack)
+		if own == nil || !strings.HasSuffix(t.Type, "TimeoutException") {
+			continue
+		}
+		waits := waitsIn{own: own.Display}
+		waits.addThreads(e)
+		waits.addMethods(e)
+		if n := len(waits.threads) + waits.methods; n >= fewWaiters && t.Weight >= fewRetries {
+			return []profile.Verdict{waits.verdict(e, t, n)}
+		}
+	}
+	return nil
+}
+
+// waitsIn is the threads and async methods that wait in one method, with a time limit, in all looks.
+type waitsIn struct {
+	own     string
+	frames  []snapshot.Frame // of one of them
+	threads []snapshot.ThreadRef
+	methods int
+}
+
+func (w *waitsIn) addThreads(e *evidence) {
+	r, thrown := e.Samples, map[int]bool{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.Exception {
+			continue
+		}
+		if n := gather.OwnNode(r, x.Node); n > 0 && r.Function(n).Display == w.own {
+			thrown[r.Threads[x.Thread].OSThreadID] = true
+		}
+	}
+	threads := e.Threads()
+	for i := range threads {
+		t := threads[i].Last()
+		if thrown[t.OSThreadID] && threads[i].All(func(t *snapshot.Thread) bool {
+			own := gather.OwnFrame(t.Frames)
+			return own != nil && own.Display == w.own && t.Wait != nil && t.Wait.Kind != snapshot.ThreadSleep
+		}) {
+			w.threads, w.frames = append(w.threads, gather.Ref(t)), t.Frames
+		}
+	}
+}
+
+func (w *waitsIn) addMethods(e *evidence) {
+	if len(e.Flights) < 2 {
+		return
+	}
+	count := func(l *gather.FlightLook) (n int) {
+		for i := range l.Tasks.Chains {
+			c := &l.Tasks.Chains[i]
+			if own := gather.OwnFrame(c.Frames); own != nil && own.Display == w.own && c.State == snapshot.TaskWaiting {
+				n, w.frames = n+c.Count, c.Frames
+			}
+		}
+		return n
+	}
+	w.methods = min(count(&e.Flights[0]), count(e.LastFlight()))
+}
+
+func (w *waitsIn) verdict(e *evidence, t *gather.Thrown, n int) profile.Verdict {
+	who := phrase.ThreadsWait(n)
+	if len(w.threads) == 0 {
+		who = phrase.Counted(n, "async method waits", "async methods wait")
+	}
+	return profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: profile.Possible,
+		Text: fmt.Sprintf("%s in %s in all looks, and the time limits pass: %s of %s in %s, thrown there%s. What the "+
+			"waits are for does not come, or comes too late. Code that asks for work with a time limit looks the same.",
+			who, phrase.Method(gather.OwnFrame(w.frames)), phrase.Counted(int(t.Weight), "exception", "exceptions"),
+			t.Type, phrase.Seconds(e.Samples.Duration), t.Caught()),
+		Evidence: []profile.Evidence{{Text: "One of the waits:", Frames: w.frames, Threads: w.threads}},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.Process.PID)},
+	}
 }
 
 // Thresholds of one piece of work that fails each time.
@@ -70,26 +156,26 @@ const (
 // failsAgain looks for one piece of work that fails each time that it is tried: nearly all exceptions are equal, and
 // the method that catches the exceptions of another method pauses between the tries. The end of a wait is no failure.
 func (e *evidence) failsAgain() []profile.Verdict {
-	list := e.throws()
+	list := e.Throws()
 	if len(list) == 0 {
 		return nil
 	}
 	r, t := e.Samples, list[0]
-	rate := phrase.Rate(t.weight, r.Duration)
-	in, known := profile.Catcher(t.fate)
-	if !known || rate < equalExceptions || float64(t.weight) < nearlyAll*float64(r.Weight(profile.Exception)) ||
-		slices.ContainsFunc(endsOfWaits, func(name string) bool { return strings.HasSuffix(t.typ, name) }) ||
-		!e.spread(t.node) {
+	rate := phrase.Rate(t.Weight, r.Duration)
+	in, known := profile.Catcher(t.Fate)
+	if !known || rate < equalExceptions || float64(t.Weight) < nearlyAll*float64(r.Weight(profile.Exception)) ||
+		slices.ContainsFunc(endsOfWaits, func(name string) bool { return strings.HasSuffix(t.Type, name) }) ||
+		!e.spread(t.Node) {
 		return nil
 	}
-	pauses, stack := e.pausesIn(in), gather.WithoutEvents(gather.Frames(r, t.node))
+	pauses, stack := e.pausesIn(in), gather.WithoutEvents(gather.Frames(r, t.Node))
 	if own := gather.OwnFrame(stack); pauses == nil || own == nil || own.Display == in {
 		return nil
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseStalled, Certainty: profile.Possible,
 		Text: fmt.Sprintf("One piece of work may fail each time that it is tried: %s catches %s %s a second, thrown "+
-			"%s, and pauses between the tries.", in, phrase.Number(rate), t.typ, thrownAt(stack)),
+			"%s, and pauses between the tries.", in, phrase.Number(rate), t.Type, gather.ThrownAt(stack)),
 		Evidence: []profile.Evidence{
 			{Text: "The exceptions are thrown here:", Frames: stack}, {Text: "The pause:", Frames: pauses},
 		},

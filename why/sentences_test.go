@@ -76,7 +76,7 @@ func TestThrownAt(t *testing.T) {
 			"below Shop.Prices.Parse"},
 		{[]string{"System.Decimal.Parse"}, "in System.Decimal.Parse"},
 	} {
-		if got := thrownAt(stack(tt.stack...)); got != tt.want {
+		if got := gather.ThrownAt(stack(tt.stack...)); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.stack, got, tt.want)
 		}
 	}

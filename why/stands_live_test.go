@@ -28,6 +28,11 @@ func TestStands(t *testing.T) {
 				"runs callbacks of a CancellationTokenSource and waits to enter Monitor of Recall.gate",
 			}},
 			{"recall-slow", "", "", nil},
+			{"spin-left", profile.CauseLockContention, profile.Likely, []string{
+				"3 threads spin, such as entrance-", "for SpinLock Spins.map, in Depot.Spins.Enter",
+				"No other thread is in code of Depot.Spins",
+			}},
+			{"spin-held", "", "", nil},
 			{"ring-full", profile.CauseStalled, profile.Likely, []string{
 				"2 threads wait for room in a full queue", "tank (", "filter (", "in Depot.Ring.Carry",
 				"these threads wait for one another", "1 more thread waits for room as well, such as maltster (",

@@ -40,6 +40,7 @@ func Of(e *gather.Evidence) *profile.Activity {
 			a.ExceptionsPerSecond = float64(r.Weight(profile.Exception)) / r.Duration.Seconds()
 			m, _ := r.Mode(profile.Exception)
 			a.RethrowsPerSecond = float64(m.Rethrown) / r.Duration.Seconds()
+			a.MostExceptions = mostExceptions(e)
 		}
 	}
 	for i := range e.Last().Snap.Threads {
@@ -53,6 +54,24 @@ func Of(e *gather.Evidence) *profile.Activity {
 		}
 	}
 	return a
+}
+
+// Thresholds of the exceptions that are named: of one kind, as a share of all, and a second.
+const (
+	mostOfExceptions = 0.5
+	fewExceptions    = 1.0
+)
+
+// mostExceptions describes the kind of most exceptions; "": there are few exceptions, or many kinds.
+func mostExceptions(e *gather.Evidence) string {
+	r, list := e.Samples, e.Throws()
+	if len(list) == 0 || float64(list[0].Weight) < fewExceptions*r.Duration.Seconds() ||
+		float64(list[0].Weight) < mostOfExceptions*float64(r.Weight(profile.Exception)) {
+		return ""
+	}
+	t := list[0]
+	return fmt.Sprintf("%s, thrown %s%s", t.Type,
+		gather.ThrownAt(gather.WithoutEvents(gather.Frames(r, t.Node))), t.Caught())
 }
 
 // tasksActivity adds the async methods.

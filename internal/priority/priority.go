@@ -77,7 +77,8 @@ func Hasten() (end func()) {
 // The calling goroutine keeps its OS thread for good. For urgentFor the thread comes before all
 // ordinary threads, if permitted: among 200 threads that compute, a thread with the highest
 // ordinary priority has only half of a CPU. Only one thread is urgent, so that others lose at most
-// one CPU. begun: the nice value is raised already. briefly: the process may take long, and is ordinary after urgentFor.
+// one CPU. begun: the nice value is raised already. briefly: the process may take long, and is ordinary after
+// urgentFor.
 func HurryAll(begun, briefly bool) {
 	if !begun && chosen() {
 		return

@@ -49,6 +49,78 @@ static class Counter
     }
 }
 
+/// <summary>A SpinLock.</summary>
+static class Spins
+{
+    static SpinLock map = new(false);
+    static volatile bool end;
+
+    /// <summary>An exception has skipped the Exit.</summary>
+    public static void Left()
+    {
+        try { Enter(true); }
+        catch (InvalidOperationException) { }
+        for (int i = 0; i < 3; i++) App.Background($"entrance-{i}", () => Enter(false));
+    }
+
+    /// <summary>Healthy as far as the lock is concerned: a thread is inside, and takes long.</summary>
+    public static void Held()
+    {
+        var inside = new ManualResetEventSlim();
+        App.Background("surveyor", () => Survey(inside));
+        inside.Wait();
+        App.Background("entrance", () => Enter(false));
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Enter(bool fails)
+    {
+        bool taken = false;
+        map.Enter(ref taken);
+        if (fails) throw new InvalidOperationException("no such level");
+        map.Exit();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Survey(ManualResetEventSlim inside)
+    {
+        bool taken = false;
+        map.Enter(ref taken);
+        inside.Set();
+        while (!end) Thread.Sleep(10);
+        map.Exit();
+    }
+}
+
+/// <summary>A pool whose sessions nobody gives back.</summary>
+static class Rents
+{
+    static readonly object pool = new();
+
+    public static void Out()
+    {
+        for (int i = 0; i < 3; i++) App.Background($"guide-{i}", Guide);
+    }
+
+    static void Guide()
+    {
+        while (true)
+        {
+            try { Rent(); }
+            catch (TimeoutException) { }
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Rent()
+    {
+        lock (pool)
+        {
+            if (!Monitor.Wait(pool, 400)) throw new TimeoutException("no session");
+        }
+    }
+}
+
 /// <summary>Threads that take from one queue and add to another.</summary>
 static class Ring
 {
