@@ -623,7 +623,8 @@ func TestTimesOut(t *testing.T) {
 					return fmt.Sprintf("%q in %s", s, text)
 				}
 			}
-			if r.Activity == nil || !strings.HasPrefix(r.Activity.MostExceptions, "System.TimeoutException, thrown in Depot.") {
+			const most = "System.TimeoutException, thrown in Depot."
+			if r.Activity == nil || !strings.HasPrefix(r.Activity.MostExceptions, most) {
 				t.Errorf("%+v", r.Activity)
 			}
 			return ""

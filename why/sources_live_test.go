@@ -126,6 +126,9 @@ func TestPiles(t *testing.T) {
 			{"threads-pile", profile.CauseStalled, []string{
 				"Threads pile up:", "threads wait in Depot.Crowd", "has gone on", "waits for ManualResetEventSlim",
 			}},
+			{"threads-left", profile.CauseStalled, []string{
+				"Threads pile up:", "threads wait in Depot.Crowd", "before have not gone on",
+			}},
 			{"threads-shift", "", nil},
 			{"queue-grows", profile.CauseHeapGrowth, []string{
 				"ConcurrentQueue<string> has", "kept by static field Depot.Queues.letters", "Depot.Queues.Reads",

@@ -27,13 +27,30 @@ type standingThreads struct {
 	gone        int // of the first look: how many have ended, or are elsewhere
 }
 
-// stand reports whether the threads of the first look have not gone on. Of a thousand threads, some were just beginning
-// to wait, or could not be looked at in each look.
-func (g *standingThreads) stand() bool {
-	return g.gone == 0 && float64(g.unmoved) >= mostUnmoved*float64(g.first)
+// piles says how sure it is that threads pile up, and how many more there are: the threads of the first look have not
+// gone on, or most have not, and more have come than have gone. Of a thousand threads, some were just beginning to
+// wait, or could not be looked at in each look.
+func (g *standingThreads) piles(span time.Duration) (c profile.Certainty, more int) {
+	share := float64(g.unmoved) / float64(max(g.first, 1))
+	switch {
+	case g.first < manyThreads:
+		return "", 0
+	case g.gone == 0 && share >= nearlyUnmoved:
+		c, more = profile.Likely, g.more
+	case share >= mostUnmoved:
+		c, more = profile.Possible, len(g.threads)-g.first
+	}
+	if more < moreThreads || float64(more) < moreThreadsRate*span.Seconds() {
+		return "", 0
+	}
+	return c, more
 }
 
-const mostUnmoved = 0.9
+// Shares of the threads of the first look that have not moved.
+const (
+	nearlyUnmoved = 0.9
+	mostUnmoved   = 0.7
+)
 
 // judgeThreads looks for threads that become more and more: all wait in one place, none has gone on, and new threads
 // come. Threads that read from somebody serve a connection each, as some servers do.
@@ -42,24 +59,25 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 		return nil
 	}
 	span := e.Span()
-	best := standingThreads{}
-	groups := e.standingThreads()
-	for _, g := range groups {
-		if g.stand() && g.first >= manyThreads && g.more >= moreThreads &&
-			float64(g.more) >= moreThreadsRate*span.Seconds() && cmp.Or(g.first-best.first, g.more-best.more) > 0 {
-			best = *g
+	best, certainty, more := standingThreads{}, profile.Certainty(""), 0
+	for _, g := range e.standingThreads() {
+		if c, n := g.piles(span); c != "" && cmp.Or(g.first-best.first, n-more) > 0 {
+			best, certainty, more = *g, c, n
 		}
 	}
 	if best.example == nil {
 		return nil
 	}
+	before := fmt.Sprintf("none of the %d before has gone on", best.first)
+	if certainty == profile.Possible {
+		before = fmt.Sprintf("%d of the %d before have not gone on", best.unmoved, best.first)
+	}
 	t := best.example
 	return []profile.Verdict{{
-		Cause: profile.CauseStalled, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and none of the %d "+
-			"before has gone on. One of them, %s, %s.", phrase.ThreadsOf(len(best.threads)),
-			phrase.Method(gather.OwnFrame(t.Frames)),
-			best.more, phrase.Seconds(span), float64(best.more)/max(span, time.Millisecond).Seconds(), best.first,
+		Cause: profile.CauseStalled, Certainty: certainty,
+		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and %s. One of "+
+			"them, %s, %s.", phrase.ThreadsOf(len(best.threads)), phrase.Method(gather.OwnFrame(t.Frames)), more,
+			phrase.Seconds(span), float64(more)/max(span, time.Millisecond).Seconds(), before,
 			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),
 		Evidence: []profile.Evidence{{
 			Text: "One of them, " + phrase.ThreadName(gather.Ref(t)) + ":", Frames: t.Frames,

@@ -26,13 +26,15 @@ const (
 	regexText = "regular expressions, run by %s. A pattern that backtracks takes long with some texts."
 	linqText  = "methods of LINQ, called in %s. In a loop LINQ goes through the same elements again and again."
 	jsonText  = "reading or writing JSON, called in %s."
+	pipeText  = "reading from a pipe (PipeReader), in %s. If AdvanceTo does not mark all that was examined, " +
+		"ReadAsync returns the same bytes at once, again and again."
 )
 
 // patterns are the known ways. A sample counts for each way that it fits.
 var patterns = []pattern{
 	{0.10, structKey, structKeyText}, {0.30, keyLookup, keysText},
 	{0.20, within("System.Text.RegularExpressions"), regexText}, {0.25, within("System.Linq"), linqText},
-	{0.30, within("System.Text.Json"), jsonText},
+	{0.30, within("System.Text.Json"), jsonText}, {0.20, ownPipe, pipeText},
 }
 
 // searchedFrames bounds the frames from the leaf on in which a pattern is looked for.
@@ -113,6 +115,21 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 		})
 		return out
 	}
+}
+
+// ownPipe finds a method of a pipe that the program's own code calls.
+func ownPipe(r *profile.Recording, leaf int32) (out int32) {
+	upward(r, leaf, func(n int32, f *profile.Function) bool {
+		switch {
+		case f.Module == "System.IO.Pipelines":
+			out = n
+		case out != 0 && f.Origin() == snapshot.OfFramework:
+			out = 0
+			return false
+		}
+		return f.Origin() == snapshot.OfFramework
+	})
+	return out
 }
 
 // ofNote are the known ways of using CPU time for which the process used much of its time, with the stack of most

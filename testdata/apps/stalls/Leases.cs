@@ -249,7 +249,25 @@ static class Crowd
         });
     }
 
-    static Thread Another()
+    /// <summary>Of two that come one goes again, and one stays.</summary>
+    public static void Left()
+    {
+        for (int i = 0; i < 30; i++) Another();
+        App.Background("foreman", () =>
+        {
+            var passing = new Queue<ManualResetEventSlim>();
+            for (; ; Thread.Sleep(100))
+            {
+                Another();
+                Another(passing);
+                if (passing.Count > 5) passing.Dequeue().Set();
+            }
+        });
+    }
+
+    static Thread Another() => Another(gongs);
+
+    static Thread Another(Queue<ManualResetEventSlim> gongs)
     {
         var gong = new ManualResetEventSlim(false);
         gongs.Enqueue(gong);

@@ -37,6 +37,7 @@ static class Program
         ["belts-idle"] = Belts.Idle,
         ["threads-pile"] = Crowd.Pile,
         ["threads-shift"] = Crowd.Shift,
+        ["threads-left"] = Crowd.Left,
         ["queue-grows"] = Queues.Grow,
         ["queue-flows"] = Queues.Flow,
         ["queue-unsent"] = Unsent.Grow,
