@@ -63,9 +63,15 @@ func known(p *gather.Pile) bool {
 	case heapwalk.Event, heapwalk.Handles:
 		return true
 	case heapwalk.Collection:
-		return p.Same && strings.Contains(p.Element, ".") && !snapshot.Framework(p.Element)
+		return p.Same && namesOwn(p.Type+" "+p.Element)
 	}
 	return false
+}
+
+// namesOwn reports whether a type outside .NET is among types and their arguments.
+func namesOwn(types string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(types, func(c rune) bool { return strings.ContainsRune(" <>,()[]", c) }),
+		func(name string) bool { return strings.Contains(name, ".") && !snapshot.Framework(name) })
 }
 
 // lessSure reports whether a linked list says more than a pile. Timers and the callbacks of a token are linked lists
