@@ -70,8 +70,10 @@ func known(p *gather.Pile) bool {
 
 // namesOwn reports whether a type outside .NET is among types and their arguments.
 func namesOwn(types string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(types, func(c rune) bool { return strings.ContainsRune(" <>,()[]", c) }),
-		func(name string) bool { return strings.Contains(name, ".") && !snapshot.Framework(name) })
+	between := func(c rune) bool { return strings.ContainsRune(" <>,()[]", c) }
+	return slices.ContainsFunc(strings.FieldsFunc(types, between), func(name string) bool {
+		return strings.Contains(name, ".") && !snapshot.Framework(name)
+	})
 }
 
 // lessSure reports whether a linked list says more than a pile. Timers and the callbacks of a token are linked lists
