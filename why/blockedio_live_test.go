@@ -37,6 +37,7 @@ func TestBlockedIO(t *testing.T) {
 			{"relay", []string{"sender (", "(CHILD), at the other end, does not read: it sleeps in Depot.Pipes.Nap"}},
 			{"socket", []string{"sender (", "a socket to 127.0.0.1:", "no thread of the process reads there",
 				"Depot.Pipes.Send"}},
+			{"own-pipe", []string{"sender (", "writes to a pipe", "no thread of the process reads there"}},
 			{"both-send", []string{"a socket to 127.0.0.1:", "has the other end and writes there as well, in " +
 				"Depot.Pipes.Send", "each waits for the other to read", "sender (", "answerer ("}},
 			{"slow-reader", nil},

@@ -61,8 +61,8 @@ func judgeExceptions(e *evidence) []profile.Verdict {
 // Thresholds of exceptions that are kept and thrown again.
 const (
 	fewRethrows = 2 // a second
-	// Each await throws an exception again. Exceptions that async methods throw pass fewer awaits than this.
-	manyAwaits = 20
+	// Each await throws an exception again. An exception that was on its way when the look began passes fewer awaits.
+	manyAwaits = 100
 )
 
 // keepers are methods of .NET that keep an exception and throw the exception again at each use, and what that means.
@@ -80,11 +80,17 @@ func judgeRethrown(e *evidence) []profile.Verdict {
 		return nil
 	}
 	m, _ := r.Mode(profile.Exception)
-	rate := phrase.Rate(m.Rethrown, r.Duration)
-	if rate < fewRethrows || m.Rethrown < manyAwaits*r.Weight(profile.Exception) {
+	rate, unseen := phrase.Rate(m.Rethrown, r.Duration), int64(0)
+	list := e.Throws()
+	for _, t := range list {
+		if strings.HasPrefix(t.Fate, profile.UnseenThrow) {
+			unseen += t.Weight
+		}
+	}
+	if rate < fewRethrows || m.Rethrown < manyAwaits*unseen || 2*unseen < r.Weight(profile.Exception) {
 		return nil
 	}
-	for _, t := range e.Throws() {
+	for _, t := range list {
 		if !strings.HasPrefix(t.Fate, profile.UnseenThrow) {
 			continue
 		}

@@ -50,8 +50,10 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 	for key := range moving {
 		delete(queues, key)
 	}
-	if v := e.takersWait(threads); v != nil {
-		return v
+	if len(moving) == 0 {
+		if v := e.takersWait(threads); v != nil {
+			return v
+		}
 	}
 	list := slices.SortedFunc(maps.Values(queues), func(a, b *fullQueue) int {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)),
@@ -67,16 +69,22 @@ func judgeFullQueue(e *evidence) []profile.Verdict {
 // thread that takes and does not wait may make room.
 func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	var takers, others []*snapshot.Thread
+	types := map[string]bool{}
+	stand := map[int]bool{} // that have waited for room since the first look
 	for i := range threads {
 		w := &threads[i]
 		t := w.Last()
-		adds := w.Unmoved && kindOf(t) == string(snapshot.CollectionAdd) && t.Wait.Timeout <= 0
-		switch {
-		case e.Takers[t.OSThreadID] && !adds && !waitsForItem(t):
+		stand[t.OSThreadID] = w.Unmoved && kindOf(t) == string(snapshot.CollectionAdd) && t.Wait.Timeout <= 0
+	}
+	list := e.Last().Snap.Threads
+	for i := range list {
+		switch t := &list[i]; {
+		case e.Takers[t.OSThreadID] && !stand[t.OSThreadID] && !waitsForItem(t):
 			return nil
-		case e.Takers[t.OSThreadID] && adds:
+		case e.Takers[t.OSThreadID] && stand[t.OSThreadID]:
 			takers = append(takers, t)
-		case adds && gather.OwnFrame(t.Frames) != nil:
+			maps.Copy(types, typesOf(t.Frames))
+		case stand[t.OSThreadID] && gather.OwnFrame(t.Frames) != nil:
 			others = append(others, t)
 		}
 	}
@@ -107,8 +115,10 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 		v.Text += fmt.Sprintf(" %s for room as well, such as %s, in %s.", more(n),
 			phrase.ThreadName(gather.Ref(others[0])), phrase.Method(gather.OwnFrame(others[0].Frames)))
 	}
-	if l := e.LastFlight(); l != nil && l.Tasks.Methods > 0 {
-		v.Certainty = profile.Possible // a method may take as well
+	l, q := e.LastFlight(), fullQueue{types: types}
+	if l != nil && l.Tasks.Methods > 0 || q.consumer(e, threads) != nil {
+		v.Certainty = profile.Possible
+		v.Text += " Or somebody takes in a way that is not seen, and is slow with one item."
 	}
 	return []profile.Verdict{v}
 }

@@ -56,7 +56,8 @@ func (e *evidence) hostWaits(threads []gather.Watched) []profile.Verdict {
 		w := &threads[i]
 		t := w.Last()
 		if work, own := hostIn(t.Frames); own && w.Unmoved && w.Waits() {
-			return []profile.Verdict{e.unmovedService(work, t.Frames, phrase.Doing(t),
+			outside := t.Wait == nil || t.Wait.Kind == snapshot.WaitIO || t.Wait.Kind == snapshot.CollectionTake
+			return []profile.Verdict{e.unmovedService(work, t.Frames, phrase.Doing(t), outside,
 				[]snapshot.ThreadRef{gather.Ref(t)})}
 		}
 	}
@@ -73,7 +74,7 @@ func (e *evidence) hostWaits(threads []gather.Watched) []profile.Verdict {
 		}
 		switch work, own := hostIn(c.Frames); {
 		case own:
-			return []profile.Verdict{e.unmovedService(work, c.Frames, awaits(c), nil)}
+			return []profile.Verdict{e.unmovedService(work, c.Frames, awaits(c), fromOutside[c.WaitsFor.Kind], nil)}
 		case work == stopping && strings.HasPrefix(c.Frames[0].Display, stopsBackground):
 			stops = append(stops, c)
 		case work == noHost && executes(c.Frames):
@@ -83,7 +84,7 @@ func (e *evidence) hostWaits(threads []gather.Watched) []profile.Verdict {
 	if len(stops) == 0 || len(executing) == 0 {
 		return nil
 	}
-	v := e.unmovedService(stopping, executing[0].Frames, awaits(executing[0]), nil)
+	v := e.unmovedService(stopping, executing[0].Frames, awaits(executing[0]), false, nil)
 	if len(executing) > 1 {
 		v.Certainty = profile.Possible
 		v.Text += fmt.Sprintf(" Or the service is one of %d others that have not moved either.", len(executing)-1)
@@ -107,9 +108,15 @@ func awaits(c *snapshot.TaskChain) string {
 	return "waits for " + cmp.Or(w.Target, gather.AwaitedThings[w.Kind], display.ShortType(w.Type), string(w.Kind))
 }
 
-// unmovedService is the verdict on a service that does not start, or does not stop.
+// fromOutside are awaited things that somebody outside the service may well complete.
+var fromOutside = map[snapshot.AwaitedKind]bool{
+	snapshot.AwaitsSocket: true, snapshot.AwaitsPipe: true, snapshot.AwaitsChannel: true, snapshot.AwaitsTask: true,
+}
+
+// unmovedService is the verdict on a service that does not start, or does not stop. outside: the service waits for
+// somebody outside the service.
 func (e *evidence) unmovedService(
-	work hostWork, frames []snapshot.Frame, does string, threads []snapshot.ThreadRef,
+	work hostWork, frames []snapshot.Frame, does string, outside bool, threads []snapshot.ThreadRef,
 ) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
@@ -124,6 +131,10 @@ func (e *evidence) unmovedService(
 		"%s, and %s.", begins, begin, phrase.Method(gather.OwnFrame(frames)), does)
 	if work == starting {
 		v.Text += " What starts after the service, such as a web server, has not begun."
+		if outside {
+			v.Certainty = profile.Possible
+			v.Text += " A service that waits for somebody else, and starts slowly, looks the same."
+		}
 	}
 	return v
 }

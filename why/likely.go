@@ -127,30 +127,28 @@ func chainsOf(s *snapshot.Snapshot, members []snapshot.WaitNode) (out [][]snapsh
 // chainText describes the wait of a chain, and the next member's part in the wait. .NET's own methods are left out.
 func chainText(s *snapshot.Snapshot, c []snapshot.WaitNode, next snapshot.WaitNode) string {
 	var names []string
-	for _, p := range c[:len(c)-1] {
+	last := c[len(c)-1]
+	who, does := partyText(s, last, next)
+	if last.Thread >= 0 {
+		return who + does
+	}
+	for _, p := range c {
 		if a := &s.Awaits[p.Await]; len(a.Frames) > 0 && a.Frames[0].Origin() != snapshot.OfFramework {
 			names = append(names, phrase.Method(&a.Frames[0]))
 		}
 	}
-	last := c[len(c)-1]
-	text := partyText(s, last, next)
-	if len(names) == 0 {
-		return text
+	switch len(names) {
+	case 0:
+		return who + does
+	case 1:
+		return "the suspended method " + names[0] + does
 	}
-	const method = "the suspended method "
-	text = strings.TrimPrefix(text, method)
-	if a := &s.Awaits[last.Await]; len(a.Frames) > 0 && a.Frames[0].Origin() == snapshot.OfFramework {
-		text = strings.TrimPrefix(text, phrase.Method(&a.Frames[0]))
-		if len(names) == 1 {
-			return method + names[0] + text
-		}
-		return method + names[0] + " awaits " + strings.Join(names[1:], ", which awaits ") + ", which" + text
-	}
-	return method + names[0] + " awaits " + strings.Join(append(names[1:], text), ", which awaits ")
+	others := strings.Join(names[1:], ", which awaits ")
+	return "the suspended method " + names[0] + " awaits " + others + ", which" + does
 }
 
-// partyText describes a member's wait, and the next member's part in the wait.
-func partyText(s *snapshot.Snapshot, p, next snapshot.WaitNode) string {
+// partyText names a member, and describes the member's wait and the next member's part in the wait.
+func partyText(s *snapshot.Snapshot, p, next snapshot.WaitNode) (who, does string) {
 	n := s.LikelyEdgeOf(p, next)
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
@@ -159,23 +157,23 @@ func partyText(s *snapshot.Snapshot, p, next snapshot.WaitNode) string {
 		if n != nil && n.Kind == snapshot.TaskLock && t.Wait != nil && t.Wait.Method != "" {
 			need = "" // already named
 		}
-		return threadIn(t) + phrase.WaitPhrase(t) + need
+		return threadIn(t), phrase.WaitPhrase(t) + need
 	}
 	a := &s.Awaits[p.Await]
-	text := "the suspended method " + awaitName(a)
+	who = "the suspended method " + awaitName(a)
 	if len(a.Frames) > 0 && a.Frames[0].Line != nil {
-		text = "the suspended method " + phrase.Method(&a.Frames[0])
+		who = "the suspended method " + phrase.Method(&a.Frames[0])
 	}
 	if n == nil {
-		return text + " waits"
+		return who, " waits"
 	}
 	switch n.Kind {
 	case snapshot.SemaphoreLock, snapshot.CompletionLock:
-		text += " awaits " + phrase.Object(n.Type, n.Object, "an object")
+		does = " awaits " + phrase.Object(n.Type, n.Object, "an object")
 	case snapshot.TaskLock:
-		text += " awaits a task"
+		does = " awaits a task"
 	}
-	return text + needPhrase(s, n, next, true)
+	return who, does + needPhrase(s, n, next, true)
 }
 
 // needPhrase describes the holder's part in a likely wait edge: ", a permit of which … most likely holds". name: the

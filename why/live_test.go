@@ -606,7 +606,6 @@ func checkWell(t *testing.T, o testenv.Options) {
 	})
 }
 
-// TestStarvation: the pool's own numbers show the starvation, and agree with the pool's threads.
 // TestTimesOut: waits whose time limits pass again and again are told.
 func TestTimesOut(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
@@ -652,6 +651,7 @@ func TestRethrown(t *testing.T) {
 	})
 }
 
+// TestStarvation: the pool's own numbers show the starvation, and agree with the pool's threads.
 func TestStarvation(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), testStarvation)
 }

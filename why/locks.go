@@ -160,7 +160,7 @@ func (c *convoy) harmful(waiting float64) bool {
 			few++
 		}
 	}
-	if few > 0 && (waiting < manyWaiters || few > len(c.waiters)/4) {
+	if few > 0 && (waiting < manyWaiters || few > max(len(c.waiters)/4, 1)) {
 		return false
 	}
 	return mean(c.waiters) >= manyWaiters && mean(c.waiters) >= muchWaiting*mean(c.busy)

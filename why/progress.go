@@ -112,6 +112,7 @@ const manyMethods = 10
 // methods that wait for room in a channel need not become more if the channel's reader has ended with an exception.
 func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profile.Verdict) {
 	stood, was := e.stoodStill(), gather.WaitsOf(before)
+	waits, others := e.readersWait(after.Tasks)
 	most := 0
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
@@ -121,7 +122,6 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 		}
 		key := tasks.ChainKey(c)
 		n, least, becomeMore, certainty := stood[key], manyMethods, ", and become more", profile.Likely
-		waits, others := e.readersWait(after.Tasks)
 		switch {
 		case c.Count > n:
 		case thing == gather.FullChannel && e.readerFailed(after.Tasks):
@@ -137,11 +137,15 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 			continue
 		}
 		most = n
+		who, has := fmt.Sprintf("none of the %d", n), "has"
+		if n == 1 {
+			who, has = "the one", "has not"
+		}
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: certainty,
-			Text: fmt.Sprintf("%s for %s, in %s%s: none of the %d that waited %s ago has gone on.",
+			Text: fmt.Sprintf("%s for %s, in %s%s: %s that waited %s ago %s gone on.",
 				phrase.Counted(c.Count, "async method waits", "async methods wait"), thing,
-				phrase.Method(own), becomeMore, n, phrase.Seconds(after.At-before.At)),
+				phrase.Method(own), becomeMore, who, phrase.Seconds(after.At-before.At), has),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.Again(), "clrsnap locks " + e.Again()},
 		}}
@@ -162,7 +166,7 @@ func (e *evidence) readerFailed(tasks *snapshot.Tasks) bool {
 
 // readersWait reports whether all who are seen to take items from channels have waited for room in a channel since the
 // first look: most likely somebody writes to the channel that nobody else reads. others is how many other methods of
-// the program have not gone on either: one of them may take items in a way that is not seen.
+// the program have not gone on either, and threads are at work: one of these may take items in a way that is not seen.
 func (e *evidence) readersWait(all *snapshot.Tasks) (wait bool, others int) {
 	stood := e.stoodStill()
 	for i := range all.Chains {
@@ -173,11 +177,23 @@ func (e *evidence) readersWait(all *snapshot.Tasks) (wait bool, others int) {
 			return false, 0
 		case reads:
 			wait = true
-		case !queues && gather.OwnFrame(c.Frames) != nil && stood[tasks.ChainKey(c)] > 0:
+		case !queues && gather.OwnFrame(c.Frames) != nil && (c.State != snapshot.TaskWaiting ||
+			stood[tasks.ChainKey(c)] > 0):
 			others++
 		}
 	}
-	return wait && len(e.Readers) == 0, others
+	if !wait || len(e.Readers) > 0 {
+		return false, 0
+	}
+	threads := e.Threads()
+	for i := range threads {
+		w := &threads[i]
+		if t := w.Last(); gather.OwnFrame(t.Frames) != nil && !gather.Resting(t) &&
+			(!w.Unmoved || t.Wait == nil || !forOtherCode(t.Wait)) {
+			others++
+		}
+	}
+	return true, others
 }
 
 // readsChannel reports whether a chain takes items from a channel. A writer to a full channel does not, most likely.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
@@ -62,28 +61,24 @@ func judgePulses(e *evidence) []profile.Verdict {
 // pulsed reports whether somebody else is there who may pulse: a thread or an async method in the code of a class in
 // which the threads wait, or a timer with a callback there.
 func (e *evidence) pulsed(p *pulses) bool {
-	class := map[string]bool{}
 	var all []*snapshot.Thread
 	for _, list := range p.by {
-		class[gather.OuterType(gather.OwnFrame(list[0].Frames).Method)] = true
 		all = append(all, list...)
 	}
 	if e.inside(all) {
 		return true
 	}
-	of := func(frames []snapshot.Frame) bool {
-		return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
-			return f.Origin() != snapshot.OfFramework && gather.MemberOf(class, f.Method)
-		})
-	}
-	l := e.LastFlight()
-	return l != nil && (slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool { return of(c.Frames) }) ||
-		slices.ContainsFunc(l.Tasks.Timers, func(t snapshot.Timer) bool { return gather.MemberOf(class, t.Callback) }))
+	classes, l := classesOf(all), e.LastFlight()
+	return l != nil && (slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool {
+		return gather.HasCodeOf(classes, c.Frames)
+	}) || slices.ContainsFunc(l.Tasks.Timers, func(t snapshot.Timer) bool {
+		return gather.MemberOf(classes, t.Callback)
+	}))
 }
 
 func (p *pulses) verdict(e *evidence) profile.Verdict {
 	v := profile.Verdict{
-		Cause: profile.CauseStalled, Certainty: profile.Likely,
+		Cause: profile.CauseStalled, Certainty: profile.Possible,
 		Commands: []string{"clrsnap stack " + e.Again() + " --group"},
 	}
 	var places []string
@@ -98,29 +93,9 @@ func (p *pulses) verdict(e *evidence) profile.Verdict {
 		v.Evidence = append(v.Evidence, ev)
 	}
 	v.Text = fmt.Sprintf("%d threads wait in Monitor.Wait of %s, and none has gone on in %s: %s. Each of these "+
-		"methods pulses the monitor when the method goes on, and no other code of the classes runs or is suspended: "+
+		"methods pulses a monitor when the method goes on, and no other code of the classes runs or is suspended: "+
 		"the threads may wait for one another. Monitor.Pulse wakes only one thread, perhaps one that can do nothing; "+
-		"PulseAll wakes all.",
-		p.n, cmp.Or(display.Field(p.object.Field), display.ShortType(p.object.Type)), phrase.Seconds(e.Span()),
-		phrase.List(places))
-	if e.othersMove(p) {
-		v.Certainty = profile.Possible
-		v.Text += " Threads of two kinds that wait for work look the same."
-	}
+		"PulseAll wakes all. Threads of two kinds that wait for work look the same.",
+		p.n, phrase.ObjectOf(p.object, "an object"), phrase.Seconds(e.Span()), phrase.List(places))
 	return v
-}
-
-// othersMove reports whether other threads of the program go on, which may give work to those that wait.
-func (e *evidence) othersMove(p *pulses) bool {
-	waits := map[int]bool{}
-	for _, list := range p.by {
-		for _, t := range list {
-			waits[t.OSThreadID] = true
-		}
-	}
-	return slices.ContainsFunc(e.Threads(), func(w gather.Watched) bool {
-		t := w.Last()
-		return !waits[t.OSThreadID] && gather.OwnFrame(t.Frames) != nil &&
-			(!w.Unmoved || t.Wait == nil || !forOtherCode(t.Wait))
-	})
 }

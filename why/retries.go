@@ -71,12 +71,13 @@ func (e *evidence) timesOut() []profile.Verdict {
 	for _, t := range e.Throws() {
 		stack := gather.WithoutEvents(gather.Frames(r, t.Node))
 		own := gather.OwnFrame(stack)
-		if own == nil || !strings.HasSuffix(t.Type, "TimeoutException") {
+		if own == nil || !strings.HasSuffix(t.Type, ".TimeoutException") {
 			continue
 		}
-		waits := waitsIn{own: own.Display}
-		waits.addThreads(e)
-		waits.addMethods(e)
+		waits := timedWaits{own: own.Display}
+		if waits.addThreads(e); len(waits.threads) == 0 {
+			waits.addMethods(e)
+		}
 		if n := len(waits.threads) + waits.methods; n >= fewWaiters && t.Weight >= fewRetries {
 			return []profile.Verdict{waits.verdict(e, t, n)}
 		}
@@ -84,15 +85,15 @@ func (e *evidence) timesOut() []profile.Verdict {
 	return nil
 }
 
-// waitsIn is the threads and async methods that wait in one method, with a time limit, in all looks.
-type waitsIn struct {
+// timedWaits is the threads and async methods that wait in one method, with a time limit, in all looks.
+type timedWaits struct {
 	own     string
 	frames  []snapshot.Frame // of one of them
 	threads []snapshot.ThreadRef
 	methods int
 }
 
-func (w *waitsIn) addThreads(e *evidence) {
+func (w *timedWaits) addThreads(e *evidence) {
 	r, thrown := e.Samples, map[int]bool{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
@@ -108,14 +109,15 @@ func (w *waitsIn) addThreads(e *evidence) {
 		t := threads[i].Last()
 		if thrown[t.OSThreadID] && threads[i].All(func(t *snapshot.Thread) bool {
 			own := gather.OwnFrame(t.Frames)
-			return own != nil && own.Display == w.own && t.Wait != nil && t.Wait.Kind != snapshot.ThreadSleep
+			return own != nil && own.Display == w.own && t.Wait != nil && t.Wait.Kind != snapshot.ThreadSleep &&
+				t.Wait.Timeout != snapshot.Forever
 		}) {
 			w.threads, w.frames = append(w.threads, gather.Ref(t)), t.Frames
 		}
 	}
 }
 
-func (w *waitsIn) addMethods(e *evidence) {
+func (w *timedWaits) addMethods(e *evidence) {
 	if len(e.Flights) < 2 {
 		return
 	}
@@ -131,7 +133,7 @@ func (w *waitsIn) addMethods(e *evidence) {
 	w.methods = min(count(&e.Flights[0]), count(e.LastFlight()))
 }
 
-func (w *waitsIn) verdict(e *evidence, t *gather.Thrown, n int) profile.Verdict {
+func (w *timedWaits) verdict(e *evidence, t *gather.Thrown, n int) profile.Verdict {
 	who := phrase.ThreadsWait(n)
 	if len(w.threads) == 0 {
 		who = phrase.Counted(n, "async method waits", "async methods wait")

@@ -20,8 +20,9 @@ const (
 	exit     = "System.Environment.Exit"
 )
 
-// judgeShutdown looks for a process that is to end and does not: a handler of the end does not return, or Main has
-// returned and a foreground thread waits for something.
+// judgeShutdown looks for a host whose service does not start, and for a process that is to end and does not: a handler
+// of the end does not return, a service does not stop, or Main has returned and a foreground thread waits for
+// something.
 func judgeShutdown(e *evidence) []profile.Verdict {
 	if e.Core() || len(e.Looks) < 2 {
 		return nil

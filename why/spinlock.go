@@ -1,56 +1,67 @@
 package why
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
-	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
 
-// judgeSpinLocks looks for threads that spin for one SpinLock in all looks, while no other thread is in the code around
-// the lock. A SpinLock is meant for a few instructions, and does not keep its holder.
+// spun is a SpinLock that threads want.
+type spun struct {
+	object uint64
+	field  string
+}
+
+// judgeSpinLocks looks for threads that spin for one SpinLock in all looks: a SpinLock is meant for a few instructions.
+// The holder is known if the SpinLock keeps its holder.
 func judgeSpinLocks(e *evidence) []profile.Verdict {
 	if e.Core() || len(e.Looks) < 2 || e.Span() < gather.Enough {
 		return nil
 	}
-	by := map[uint64][]*snapshot.Thread{}
-	most := uint64(0)
+	by := map[spun][]*snapshot.Thread{}
+	var most spun
 	threads := e.Threads()
 	for i := range threads {
 		t := threads[i].Last()
-		if gather.OwnFrame(t.Frames) == nil || t.Wait == nil {
+		if w := t.Wait; gather.OwnFrame(t.Frames) == nil || w == nil || w.Object == 0 || !threads[i].All(
+			func(o *snapshot.Thread) bool { return o.Wait != nil && spinsAsWell(o.Wait, w) }) {
 			continue
 		}
-		if at := t.Wait.Object; at != 0 && threads[i].All(func(o *snapshot.Thread) bool {
-			return o.Wait != nil && o.Wait.Kind == snapshot.SpinLockEnter && o.Wait.Object == at && o.Wait.Timeout <= 0
-		}) {
-			if by[at] = append(by[at], t); len(by[at]) > len(by[most]) {
-				most = at
-			}
+		at := spun{t.Wait.Object, t.Wait.Field}
+		if by[at] = append(by[at], t); len(by[at]) > len(by[most]) {
+			most = at
 		}
 	}
 	list := by[most]
-	if len(list) == 0 || e.inside(list) {
+	if len(list) == 0 {
 		return nil
 	}
 	first := list[0]
+	own := gather.OwnFrame(first.Frames)
+	reason := fmt.Sprintf("No other thread is in code of %s: most likely the lock was entered and not left, as when "+
+		"an exception skips an Exit that is in no finally block.", gather.OuterType(own.Display))
+	if h := first.Wait.Owner; h != nil {
+		holder := e.Last().ByID()[h.OSThreadID]
+		if holder == nil {
+			return nil // judgeDeadlock tells of ended holders
+		}
+		reason = fmt.Sprintf("The holder, %s, %s, in %s.", phrase.ThreadName(*h), phrase.Doing(holder),
+			phrase.Method(gather.OwnFrame(holder.Frames)))
+	} else if e.inside(list) {
+		return nil
+	}
 	who, got := phrase.ThreadName(gather.Ref(first))+" spins", "the thread has not"
 	if n := len(list); n > 1 {
 		who, got = fmt.Sprintf("%d threads spin, such as %s,", n, phrase.ThreadName(gather.Ref(first))), "none has"
 	}
-	own := gather.OwnFrame(first.Frames)
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s for SpinLock %s, in %s, and %s got the lock in %s. No other thread is in code of %s: "+
-			"most likely the lock was entered and not left, as when an exception skips an Exit that is in no finally "+
-			"block.",
-			who, cmp.Or(display.Field(first.Wait.Field), fmt.Sprintf("%#x", first.Wait.Object)), phrase.Method(own),
-			got, phrase.Seconds(e.Span()), gather.OuterType(own.Method)),
+		Text: fmt.Sprintf("%s for %s, in %s, and %s got the lock in %s. %s", who,
+			phrase.ObjectOf(first.Wait, "a SpinLock"), phrase.Method(own), got, phrase.Seconds(e.Span()), reason),
 		Evidence: []profile.Evidence{{Text: "The thread spins here:", Frames: first.Frames}},
 		Commands: []string{"clrsnap locks " + e.Again()},
 	}
@@ -60,15 +71,29 @@ func judgeSpinLocks(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
+// spinsAsWell reports whether a wait is for the same SpinLock as w, with the same holder, and the lock is not free.
+func spinsAsWell(o, w *snapshot.Wait) bool {
+	sameHolder := (o.Owner == nil) == (w.Owner == nil) && (o.Owner == nil || o.Owner.OSThreadID == w.Owner.OSThreadID)
+	return o.Kind == snapshot.SpinLockEnter && o.Object == w.Object && o.Field == w.Field && o.Timeout <= 0 &&
+		o.Detail != "free" && sameHolder
+}
+
 // inside reports whether another thread is in code of the classes in which threads wait.
 func (e *evidence) inside(list []*snapshot.Thread) bool {
-	class, waits := map[string]bool{}, map[int]bool{}
+	classes, waits := classesOf(list), map[int]bool{}
 	for _, t := range list {
-		class[gather.OuterType(gather.OwnFrame(t.Frames).Method)], waits[t.OSThreadID] = true, true
+		waits[t.OSThreadID] = true
 	}
 	return slices.ContainsFunc(e.Last().Snap.Threads, func(t snapshot.Thread) bool {
-		return !waits[t.OSThreadID] && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
-			return f.Origin() != snapshot.OfFramework && gather.MemberOf(class, f.Method)
-		})
+		return !waits[t.OSThreadID] && gather.HasCodeOf(classes, t.Frames)
 	})
+}
+
+// classesOf are the classes in which threads wait.
+func classesOf(list []*snapshot.Thread) map[string]bool {
+	out := map[string]bool{}
+	for _, t := range list {
+		out[gather.OuterType(gather.OwnFrame(t.Frames).Display)] = true
+	}
+	return out
 }

@@ -29,7 +29,7 @@ func TestStands(t *testing.T) {
 			}},
 			{"recall-slow", "", "", nil},
 			{"spin-left", profile.CauseLockContention, profile.Likely, []string{
-				"3 threads spin, such as entrance-", "for SpinLock Spins.map, in Depot.Spins.Enter",
+				"3 threads spin, such as entrance-", "(Spins.map), in Depot.Spins.Enter",
 				"No other thread is in code of Depot.Spins",
 			}},
 			{"spin-held", "", "", nil},

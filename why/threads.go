@@ -61,7 +61,9 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 	span := e.Span()
 	best, certainty, more := standingThreads{}, profile.Certainty(""), 0
 	for _, g := range e.standingThreads() {
-		if c, n := g.piles(span); c != "" && cmp.Or(g.first-best.first, n-more) > 0 {
+		c, n := g.piles(span)
+		surer := c == profile.Likely && certainty == profile.Possible
+		if c != "" && (surer || c == cmp.Or(certainty, c) && cmp.Or(g.first-best.first, n-more) > 0) {
 			best, certainty, more = *g, c, n
 		}
 	}

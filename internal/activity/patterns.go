@@ -117,17 +117,26 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 	}
 }
 
-// ownPipe finds a method of a pipe that the program's own code calls.
+// pipeReads are the beginnings of the names of a pipe's reading methods.
+var pipeReads = []string{"ReadAsync", "ReadAtLeastAsync", "TryRead", "AdvanceTo"}
+
+// ownPipe finds a pipe's reading method with a caller in the program's own code.
 func ownPipe(r *profile.Recording, leaf int32) (out int32) {
+	last := int32(0)
 	upward(r, leaf, func(n int32, f *profile.Function) bool {
-		switch {
-		case f.Module == "System.IO.Pipelines":
-			out = n
-		case out != 0 && f.Origin() == snapshot.OfFramework:
-			out = 0
+		if f.Origin() == snapshot.OfFramework {
+			last = n
+			return true
+		}
+		if last == 0 || r.Function(last).Module != "System.IO.Pipelines" {
 			return false
 		}
-		return f.Origin() == snapshot.OfFramework
+		method := r.Function(last).Method
+		name := method[strings.LastIndexByte(method, '.')+1:]
+		if slices.ContainsFunc(pipeReads, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			out = last
+		}
+		return false
 	})
 	return out
 }

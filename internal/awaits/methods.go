@@ -7,28 +7,46 @@ import (
 	"clrsnap/snapshot"
 )
 
-// channelReader is the class whose methods take items from a channel (System.Threading.Channels, ChannelReader.cs).
-const channelReader = "System.Threading.Channels.ChannelReader`1"
+// class is a class of .NET with methods that are looked for in the program's code.
+type class struct {
+	name    string
+	methods []string
+}
 
-var channelReads = []string{"ReadAsync", "ReadAllAsync", "WaitToReadAsync", "TryRead"}
+// The classes whose methods take items from a channel (System.Threading.Channels, ChannelReader.cs) or from a queue
+// (System.Collections.Concurrent, BlockingCollection.cs), or pulse a monitor.
+var (
+	channelReader = &class{"System.Threading.Channels.ChannelReader`1",
+		[]string{"ReadAsync", "ReadAllAsync", "WaitToReadAsync", "TryRead"}}
+	blockingCollection = &class{"System.Collections.Concurrent.BlockingCollection`1",
+		[]string{"Take", "TryTake", "GetConsumingEnumerable", "TakeFromAny", "TryTakeFromAny"}}
+	pulses = &class{"System.Threading.Monitor", []string{"Pulse", "PulseAll"}}
+)
 
-// maxReaderMethods bounds the methods whose code is remembered.
-const maxReaderMethods = 1 << 14
+// maxCallers bounds the methods whose code is remembered.
+const maxCallers = 1 << 14
 
-// readsChannel reports whether a method takes items from a channel, by its IL. The IL does not tell from which.
-func (p *Program) readsChannel(m methodPlace) bool {
+// caller is a method that may call methods of a class.
+type caller struct {
+	methodPlace
+	of *class
+}
+
+// calls reports whether a method calls some method of a class, by its IL. The IL does not tell of which object.
+func (p *Program) calls(m methodPlace, of *class) bool {
 	if p.runtime == nil || m.module == 0 || m.rid == 0 {
 		return false
 	}
-	reads, known := p.channelReaders[m]
+	key := caller{m, of}
+	does, known := p.callers[key]
 	if !known {
-		reads, _ = p.runtime.Names.Calls(m.module, m.rid, channelReader, channelReads...)
-		if p.channelReaders == nil || len(p.channelReaders) >= maxReaderMethods {
-			p.channelReaders = map[methodPlace]bool{}
+		does, _ = p.runtime.Names.Calls(m.module, m.rid, of.name, of.methods...)
+		if p.callers == nil || len(p.callers) >= maxCallers {
+			p.callers = map[caller]bool{}
 		}
-		p.channelReaders[m] = reads
+		p.callers[key] = does
 	}
-	return reads
+	return does
 }
 
 // stepMethod is the method of a step of a chain; false: not known.
@@ -47,7 +65,7 @@ func (p *Program) stepMethod(s *async.Step) (methodPlace, bool) {
 // StepReads is ReadsChannel for a step of a chain.
 func (p *Program) StepReads(s *async.Step) bool {
 	m, ok := p.stepMethod(s)
-	return ok && p.readsChannel(m)
+	return ok && p.calls(m, channelReader)
 }
 
 // frameMethod is the method of a frame outside .NET; false: not known.
@@ -63,29 +81,20 @@ func (p *Program) frameMethod(f *snapshot.Frame) (methodPlace, bool) {
 // answer is false.
 func (p *Program) ReadsChannel(f *snapshot.Frame) bool {
 	m, ok := p.frameMethod(f)
-	return ok && p.readsChannel(m)
+	return ok && p.calls(m, channelReader)
 }
 
-// TakesItems reports whether the method of a frame takes items from a BlockingCollection, by its IL. The IL does not
-// tell from which. For frames of .NET the answer is false.
+// TakesItems reports whether the method of a frame takes items from a BlockingCollection, by its IL. For frames of .NET
+// the answer is false.
 func (p *Program) TakesItems(f *snapshot.Frame) bool {
 	m, ok := p.frameMethod(f)
-	if !ok {
-		return false
-	}
-	takes, _ := p.runtime.Names.Calls(m.module, m.rid, "System.Collections.Concurrent.BlockingCollection`1", "Take",
-		"TryTake", "GetConsumingEnumerable", "TakeFromAny", "TryTakeFromAny")
-	return takes
+	return ok && p.calls(m, blockingCollection)
 }
 
 // Pulses reports whether the method of a frame pulses a monitor, by its IL. For frames of .NET the answer is false.
 func (p *Program) Pulses(f *snapshot.Frame) bool {
 	m, ok := p.frameMethod(f)
-	if !ok {
-		return false
-	}
-	pulses, _ := p.runtime.Names.Calls(m.module, m.rid, "System.Threading.Monitor", "Pulse", "PulseAll")
-	return pulses
+	return ok && p.calls(m, pulses)
 }
 
 // completes reports whether a method completes a TaskCompletionSource, by its IL or by that of the methods that it

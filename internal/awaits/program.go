@@ -34,11 +34,11 @@ type Program struct {
 	moments *moment.Reader
 
 	// Readers and facts that are found at the first use, and kept: each by the method that needs it.
-	async          *async.Reader
-	permits        *permits.Reader
-	dispatcher     *dispatcher
-	savings        map[savingKey]saving // where suspended methods have their contexts
-	channelReaders map[methodPlace]bool // whether methods take items from channels
+	async      *async.Reader
+	permits    *permits.Reader
+	dispatcher *dispatcher
+	savings    map[savingKey]saving // where suspended methods have their contexts
+	callers    map[caller]bool      // whether methods call methods of a class
 }
 
 // New returns the Program of an engine.

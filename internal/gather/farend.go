@@ -229,7 +229,7 @@ func (f *farFinder) end(h *openfiles.Holder, link string, c *BlockedCall, seen m
 			continue
 		case o.Link == link && o.Writes != c.Writes:
 			e.Ready = true
-		case e.Own && o.Link == link && o.Writes:
+		case e.Own && e.stack == nil && link != c.Link && o.Link == link && o.Writes: // of a socket
 			e.stack = f.g.Last().ByID()[tid]
 		case blocked == 0 && o.Writes && (o.IsPipe() || o.IsSocket() || o.IsTerminal()):
 			blocked, call = tid, o

@@ -78,7 +78,7 @@ func Hasten() (end func()) {
 // ordinary threads, if permitted: among 200 threads that compute, a thread with the highest
 // ordinary priority has only half of a CPU. Only one thread is urgent, so that others lose at most
 // one CPU. begun: the nice value is raised already. briefly: the process may take long, and is ordinary after
-// urgentFor.
+// brieflyFor.
 func HurryAll(begun, briefly bool) {
 	if !begun && chosen() {
 		return
@@ -100,10 +100,9 @@ func HurryAll(begun, briefly bool) {
 		ordinary()
 		setAll(0)
 	}
+	time.AfterFunc(urgentFor, ordinary)
 	if briefly {
-		time.AfterFunc(urgentFor, relax)
-	} else {
-		time.AfterFunc(urgentFor, ordinary)
+		time.AfterFunc(brieflyFor, relax)
 	}
 }
 
@@ -125,6 +124,8 @@ func Relax() {
 const (
 	urgent    = 1 // the lowest real-time priority: the tracer that stops threads has a higher priority
 	urgentFor = 250 * time.Millisecond
+
+	brieflyFor = time.Second
 )
 
 // setPolicy sets the scheduling of an OS thread. Processes and threads started by the thread are

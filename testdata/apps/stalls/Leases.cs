@@ -252,15 +252,16 @@ static class Crowd
     /// <summary>Of two that come one goes again, and one stays.</summary>
     public static void Left()
     {
+        var passing = new Queue<ManualResetEventSlim>();
         for (int i = 0; i < 30; i++) Another();
+        for (int i = 0; i < 5; i++) Another(passing);
         App.Background("foreman", () =>
         {
-            var passing = new Queue<ManualResetEventSlim>();
             for (; ; Thread.Sleep(100))
             {
                 Another();
                 Another(passing);
-                if (passing.Count > 5) passing.Dequeue().Set();
+                passing.Dequeue().Set();
             }
         });
     }

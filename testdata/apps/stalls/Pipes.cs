@@ -182,6 +182,18 @@ static class Pipes
         App.Background("sender", () => { while (true) Send(client); });
     }
 
+    /// <summary>A thread writes to a pipe of this program, which nobody reads.</summary>
+    public static void OwnPipe()
+    {
+        var reads = new System.IO.Pipes.AnonymousPipeServerStream(System.IO.Pipes.PipeDirection.In);
+        var writes = new System.IO.Pipes.AnonymousPipeClientStream(System.IO.Pipes.PipeDirection.Out,
+            reads.ClientSafePipeHandle);
+        ends = reads;
+        App.Background("sender", () => { while (true) Put(writes); });
+    }
+
+    static object ends;
+
     /// <summary>Each of two threads sends to the other before it reads.</summary>
     public static void BothSend()
     {

@@ -48,6 +48,7 @@ static class Program
         ["circle"] = Pipes.Circle,
         ["errors"] = Pipes.Errors,
         ["relay"] = Pipes.Relay,
+        ["own-pipe"] = Pipes.OwnPipe,
         ["both-send"] = Pipes.BothSend,
         ["socket"] = Pipes.Loopback,
         ["slow-reader"] = Pipes.SlowReader,
