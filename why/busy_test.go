@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/cpu"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/limits"
@@ -20,6 +21,8 @@ import (
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
+
+var loops = of(cpu.Loops)
 
 // queueFor makes a number of threads that wait for a lock, and the lock's holder, which sleeps.
 func queueFor(waiters int) []snapshot.Thread {
@@ -270,40 +273,40 @@ func spins(e *evidence, stacks ...[]string) *evidence {
 func TestCPU(t *testing.T) {
 	loop := []string{"Shop.Cache.Find", "Shop.Cache.Warm"}
 	busy := func(ran, ready float64) *evidence { return same(4, running(1, loop...)).runs(1, ran, ready) }
-	verdict(t, judgeCPU(spins(busy(0.99, 0), loop)), profile.CauseCPU, profile.Likely, "Shop.Cache.Find", "100 %",
+	verdict(t, loops(spins(busy(0.99, 0), loop)), profile.CauseCPU, profile.Likely, "Shop.Cache.Find", "100 %",
 		"99 % of a CPU")
-	verdict(t, judgeCPU(spins(busy(0.4, 0.55), loop)), profile.CauseCPU, profile.Likely, "had no CPU for 55 %")
-	verdict(t, judgeCPU(spins(busy(0.99, 0), []string{"System.Threading.SpinWait.SpinOnce", "Shop.Cache.Find"}, loop)),
+	verdict(t, loops(spins(busy(0.4, 0.55), loop)), profile.CauseCPU, profile.Likely, "had no CPU for 55 %")
+	verdict(t, loops(spins(busy(0.99, 0), []string{"System.Threading.SpinWait.SpinOnce", "Shop.Cache.Find"}, loop)),
 		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
 	copying := []string{"libc.so.6!memcpy", "IL_STUB_PInvoke", "Shop.Cache.Find"}
-	verdict(t, judgeCPU(spins(busy(0.99, 0), copying)), profile.CauseCPU, profile.Likely, "in Shop.Cache.Find",
+	verdict(t, loops(spins(busy(0.99, 0), copying)), profile.CauseCPU, profile.Likely, "in Shop.Cache.Find",
 		"in native code below that method, first of all in memcpy of libc.so.6")
-	verdict(t, judgeCPU(spins(busy(0.99, 0), copying, copying[1:], copying[1:])), profile.CauseCPU, profile.Likely,
+	verdict(t, loops(spins(busy(0.99, 0), copying, copying[1:], copying[1:])), profile.CauseCPU, profile.Likely,
 		"in memcpy of libc.so.6")
 
 	const spin = "System.Threading.SpinWait.SpinOnceCore"
-	verdict(t, judgeCPU(spins(busy(0.99, 0), []string{"libc.so.6!sched_yield", "System.Threading.Thread.Yield", spin,
+	verdict(t, loops(spins(busy(0.99, 0), []string{"libc.so.6!sched_yield", "System.Threading.Thread.Yield", spin,
 		"Shop.Cache.Find"}, []string{"System.Threading.Thread.Sleep", spin, "Shop.Cache.Find"},
 		[]string{"System.Threading.Thread.SpinWaitInternal", spin, "Shop.Cache.Find"})),
 		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
 
 	// The thread may be there to compute.
 	only := running(1, "Shop.Cache.Find")
-	verdict(t, judgeCPU(spins(same(4, only).runs(1, 0.99, 0), loop)), profile.CauseCPU, profile.Possible,
-		"A thread that is there to compute looks the same.")
-	verdict(t, judgeCPU(spins(same(4, worker(only)).runs(1, 0.99, 0), loop)), profile.CauseCPU, profile.Likely)
+	verdict(t, loops(spins(same(4, only).runs(1, 0.99, 0), loop)), profile.CauseCPU, profile.Possible,
+		"A thread whose work is to compute looks the same.")
+	verdict(t, loops(spins(same(4, worker(only)).runs(1, 0.99, 0), loop)), profile.CauseCPU, profile.Likely)
 
-	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
-	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
+	none(t, loops(spins(busy(0.7, 0.05), loop)))
+	none(t, loops(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
 	// Parsing of text: two functions take most of the time.
-	none(t, judgeCPU(spins(busy(0.99, 0), []string{"System.String.Split", "Shop.Cache.Find"},
+	none(t, loops(spins(busy(0.99, 0), []string{"System.String.Split", "Shop.Cache.Find"},
 		[]string{"System.Linq.Enumerable.Count", "Shop.Cache.Find"}, loop)))
 	// One method with many callees makes progress.
 	var many [][]string
 	for i := range 12 {
 		many = append(many, []string{fmt.Sprintf("System.Text.Json.Part%d", i), "Shop.Cache.Find"})
 	}
-	none(t, judgeCPU(spins(busy(0.99, 0), many...)))
+	none(t, loops(spins(busy(0.99, 0), many...)))
 
 	// A regular expression is in many methods, too.
 	var regex [][]string
@@ -316,7 +319,7 @@ func TestCPU(t *testing.T) {
 			f.Module = "System.Text.RegularExpressions"
 		}
 	}
-	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
+	verdict(t, loops(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
 
 	// The program's own method is inlined into a method made at run time.
 	for i := range e.Samples.Functions {
@@ -324,7 +327,7 @@ func TestCPU(t *testing.T) {
 			f.Module, f.Method, f.Display = "", "lambda_method1", "lambda_method1"
 		}
 	}
-	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "lambda_method1, which was made at run time",
+	verdict(t, loops(e), profile.CauseCPU, profile.Likely, "lambda_method1, which was made at run time",
 		"backtracks")
 }
 
@@ -336,8 +339,8 @@ func TestParallelWork(t *testing.T) {
 		x.Frames[1].Module = "System.Threading.Tasks.Parallel"
 		return x
 	}
-	none(t, judgeCPU(spins(same(4, at(1), at(2)).runs(1, 0.99, 0), part)))
-	verdict(t, judgeCPU(spins(same(4, worker(at(1))).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely,
+	none(t, loops(spins(same(4, at(1), at(2)).runs(1, 0.99, 0), part)))
+	verdict(t, loops(spins(same(4, worker(at(1))).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely,
 		"Shop.Prices.Step")
 }
 
@@ -383,16 +386,16 @@ func TestCrowd(t *testing.T) {
 		return r.done()
 	}
 	e := crowd(func(int, int) string { return "Shop.Cache.Find" })
-	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "100 threads are ready to run all the time",
+	verdict(t, loops(e), profile.CauseCPU, profile.Likely, "100 threads are ready to run all the time",
 		"100 % of the samples", "Shop.Cache.Find", "Together: 8.0 s of CPU time in 4.0 s: 200 % of a CPU.")
 	if len(e.Missing) > 0 {
 		t.Errorf("%q", e.Missing)
 	}
-	two := judgeCPU(crowd(func(id, _ int) string { return []string{"Shop.Cache.Find", "Shop.Cache.Add"}[id%2] }))
+	two := loops(crowd(func(id, _ int) string { return []string{"Shop.Cache.Find", "Shop.Cache.Add"}[id%2] }))
 	if len(two) != 2 || !strings.HasPrefix(two[0].Text, "50 threads") || !strings.HasPrefix(two[1].Text, "50 threads") {
 		t.Errorf("%v", two)
 	}
-	none(t, judgeCPU(crowd(func(_, sample int) string { return fmt.Sprintf("Shop.Cache.Part%d", sample) })))
+	none(t, loops(crowd(func(_, sample int) string { return fmt.Sprintf("Shop.Cache.Part%d", sample) })))
 }
 
 // TestStarvedTogether: threads that have hardly had a CPU each are reported with their common method.
@@ -416,7 +419,7 @@ func TestStarvedTogether(t *testing.T) {
 		r.add(id+1, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", at)
 	}
 	got := r.done().report()
-	const want = "Together they used 200 % of a CPU, and 75 % of their samples are in Shop.Cache.Find."
+	const want = "Together the threads used 200 % of a CPU, and 75 % of the samples are in Shop.Cache.Find."
 	if text := strings.Join(got.Missing, " "); len(got.Verdicts) > 0 || !strings.Contains(text, "like 99 others") ||
 		!strings.Contains(text, want) {
 		t.Errorf("%v, %q", got.Verdicts, text)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/activity"
+	"clrsnap/internal/cpu"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/limits"
 	"clrsnap/internal/nativemem"
@@ -33,8 +34,8 @@ var judges = []judge{
 	of(stopped.Finalizer), judgeShutdown, of(limits.Throttled), of(limits.Memory), of(limits.HeapLimit),
 	of(limits.Descriptors), judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks,
 	judgeSpinLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgePulses, judgeRetries, judgeThreads,
-	judgeServices, judgeYields, judgeCPU, of(limits.GC), judgeExceptions, judgeRethrown, judgeAssemblies, judgeGrowth,
-	of(nativemem.Growth),
+	judgeServices, judgeYields, of(cpu.Loops), of(limits.GC), judgeExceptions, judgeRethrown, judgeAssemblies,
+	judgeGrowth, of(nativemem.Growth),
 }
 
 // report is the judges' common result.

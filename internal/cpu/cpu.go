@@ -1,4 +1,6 @@
-package why
+// Package cpu has the judge of threads that use a whole CPU in one method. The judge returns nothing if a healthy
+// program could look the same.
+package cpu
 
 import (
 	"cmp"
@@ -34,8 +36,12 @@ type runner struct {
 	crowd  bool              // the thread shares the CPUs with many threads: too little CPU time to be judged alone
 }
 
-// judgeCPU looks for threads that have used a whole CPU in one method during the whole look.
-func judgeCPU(e *evidence) []profile.Verdict {
+// evidence is the input of the judge.
+type evidence struct{ *gather.Evidence }
+
+// Loops looks for threads that have used a whole CPU in one method during the whole look.
+func Loops(of *gather.Evidence) []profile.Verdict {
+	e := evidence{of}
 	mode, ok := e.RunningMode()
 	if !ok || e.Samples.Duration < gather.Enough {
 		return nil
@@ -45,7 +51,7 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	threads := e.Threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.Last().ManagedThreadID == 0 || !w.AlwaysReady(&e.Evidence) ||
+		if w.Last().ManagedThreadID == 0 || !w.AlwaysReady(e.Evidence) ||
 			float64(w.Blocked) > fewBlocks*e.Whole().Seconds() {
 			continue
 		}
@@ -79,7 +85,7 @@ func judgeCPU(e *evidence) []profile.Verdict {
 
 // crowds finds threads that share the CPUs and run one method during the whole look, although each thread has too few
 // samples to be judged alone. left are the other starved threads.
-func (e *evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [][]runner, left []gather.Watched) {
+func (e evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [][]runner, left []gather.Watched) {
 	byMethod := map[string][]gather.Watched{}
 	for _, w := range starved {
 		if key := e.staysIn(&w, mode); key != "" {
@@ -107,7 +113,7 @@ func (e *evidence) crowds(starved []gather.Watched, mode profile.Mode) (crowds [
 
 // staysIn is the own method of a thread, in at least two looks and in each of the thread's few samples; "": several
 // methods.
-func (e *evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
+func (e evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
 	in, _, looks := w.StaysIn()
 	mine := gather.RunsOf(e.Samples, gather.IDs([]gather.Watched{*w}), mode)
 	all, n := gather.Weigh(e.Samples, mine)
@@ -122,9 +128,9 @@ func (e *evidence) staysIn(w *gather.Watched, mode profile.Mode) string {
 // parallel are the assemblies of Parallel.For and similar loops, and of PLINQ.
 var parallel = []string{"System.Threading.Tasks.Parallel", "System.Linq.Parallel"}
 
-// sharesWork reports whether a thread works at a parallel loop together with others: the loop makes progress, item by
+// sharesWork reports whether a thread works at a parallel loop with other threads: the loop makes progress, item by
 // item. An endless loop in the work for one item is alone in the end.
-func (e *evidence) sharesWork(w *gather.Watched) bool {
+func (e evidence) sharesWork(w *gather.Watched) bool {
 	in := func(t *snapshot.Thread) bool {
 		return t.State == "running" && slices.ContainsFunc(t.Frames, func(f snapshot.Frame) bool {
 			return slices.Contains(parallel, f.Module)
@@ -145,7 +151,7 @@ const maxLoops = 3
 // tooBusy notes that the starved threads cannot be judged individually, unless limits.Throttled blames the control
 // group. The note says what the threads do together. If all starved threads together have hardly run, other processes
 // have used the CPUs, and tooBusy notes nothing: see starved.
-func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
+func (e evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
 	ran := time.Duration(0)
 	for i := range starved {
 		ran += starved[i].Ran
@@ -160,24 +166,24 @@ func (e *evidence) tooBusy(starved []gather.Watched, mode profile.Mode) {
 		together = e.together(gather.IDs(starved), ran, mode)
 	}
 	e.Missing = append(e.Missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
-		"too short to tell what it does.%s Look longer, with --for.", who, phrase.Seconds(most.Ran), together))
+		"too short a time to judge.%s Look longer, with --for.", who, phrase.Seconds(most.Ran), together))
 }
 
 // together says what some threads do together, given their total running time.
-func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
+func (e evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
 	r, mine := e.Samples, gather.RunsOf(e.Samples, ids, mode)
 	list := gather.Sites(r, mine)
 	if len(list) == 0 {
 		return ""
 	}
 	all, _ := gather.Weigh(r, mine)
-	return fmt.Sprintf(" Together they used %s of a CPU, and %s of their samples are in %s.",
+	return fmt.Sprintf(" Together the threads used %s of a CPU, and %s of the samples are in %s.",
 		phrase.Percent(gather.AtOnce(int64(ran), e.Whole())), phrase.Percent(float64(list[0].Weight)/float64(all)),
 		phrase.Method(list[0].Frame(r)))
 }
 
 // runner reports the single method in which threads run, if there is one, and the number of the threads' samples.
-func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n int, ok bool) {
+func (e evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n int, ok bool) {
 	r, mine := e.Samples, gather.RunsOf(e.Samples, ids, mode)
 	all, n := gather.Weigh(r, mine)
 	list := gather.Sites(r, mine)
@@ -212,7 +218,7 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 	return out, n, concentrated(leaves, r.Function(out.site.Node), all) || out.regex >= sameMethod
 }
 
-// managedLeaf is the managed function nearest to the leaf. A SpinWait stands for all that it calls.
+// managedLeaf is the managed function nearest to the leaf. A SpinWait stands for the called methods.
 func managedLeaf(r *profile.Recording, leaf int32) (first *profile.Function) {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		f := r.Function(n)
@@ -238,8 +244,8 @@ func heaviest(leaves map[*profile.Function]int64) (f *profile.Function) {
 	return f
 }
 
-// concentrated reports whether nearly all samples are in a method itself, or in one callee. A loop stays in these
-// two; progressing work is spread over many functions.
+// concentrated reports whether nearly all samples are in a method itself, or in one callee. A loop stays in the
+// two methods; progressing work is spread over many functions.
 func concentrated(leaves map[*profile.Function]int64, own *profile.Function, all int64) bool {
 	itself, other := int64(0), int64(0)
 	for f, w := range leaves {
@@ -282,9 +288,9 @@ func nativeName(f *profile.Function) string {
 	return f.Method + " of " + f.Module
 }
 
-// isWorkOfThread reports whether the method is what the thread was started for: the thread's first own method, or all
-// that the thread has ever done.
-func (x *runner) isWorkOfThread(e *evidence) bool {
+// isWorkOfThread reports whether the method is the purpose of the thread: the thread's first own method, or the work of
+// the thread since the beginning.
+func (x *runner) isWorkOfThread(e evidence) bool {
 	f, t := e.Samples.Function(x.site.Node), x.thread.Last()
 	first := gather.OutermostOwn(t.Frames) == f.Module+"!"+f.Method
 	return x.regex < sameMethod && (first || e.AlwaysBusy[t.OSThreadID]) &&
@@ -292,7 +298,7 @@ func (x *runner) isWorkOfThread(e *evidence) bool {
 }
 
 // loop is the verdict on threads that run one method.
-func loop(e *evidence, list []runner) profile.Verdict {
+func loop(e evidence, list []runner) profile.Verdict {
 	r := e.Samples
 	first := &list[0]
 	own := first.site.Frame(r)
@@ -320,21 +326,21 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	if first.crowd {
 		who = fmt.Sprintf("%s are ready to run all the time and share the CPUs", phrase.ThreadsOf(len(list)))
 	}
-	what := "Most likely a loop that does not end, or work that never pauses."
+	what := "Most likely a loop does not end, or work never pauses."
 	if first.regex >= sameMethod {
-		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so " +
-			"that the time grows fast with the length of some texts."
+		what = "All of the time is in a regular expression of the method. Most likely the expression backtracks: " +
+			"the time grows fast with the length of some texts."
 	} else if f := first.native; f != nil {
-		what = fmt.Sprintf("Mostly it is in native code below that method, first of all in %s: most likely a loop "+
-			"that does not end, or work that never pauses.", nativeName(f))
+		what = fmt.Sprintf("Most samples are in native code below that method, first of all in %s. Most likely a "+
+			"loop does not end, or work never pauses.", nativeName(f))
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
-		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
-			"work that never pauses.", f.Display)
+		what = fmt.Sprintf("Most samples are in %s, called by the method. Most likely a loop does not end, or work "+
+			"never pauses.", f.Display)
 	}
 	if !first.crowd && len(list) <= max(e.CPUs, 1) &&
 		!slices.ContainsFunc(list, func(x runner) bool { return !x.isWorkOfThread(e) }) {
 		v.Certainty = profile.Possible
-		what += " A thread that is there to compute looks the same."
+		what += " A thread whose work is to compute looks the same."
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, phrase.Percent(least),
 		phrase.Seconds(r.Duration),
@@ -347,7 +353,7 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	if first.crowd {
 		text = "Together: " + text
 	} else if ready > 0.1 {
-		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", phrase.Percent(ready))
+		text += fmt.Sprintf(" The thread was ready to run and had no CPU for %s of the time.", phrase.Percent(ready))
 	}
 	v.Evidence = []profile.Evidence{
 		{Text: strings.TrimSpace(text) + " The stack of most samples:", Frames: gather.Frames(r, first.site.Leaf),
