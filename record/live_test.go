@@ -59,31 +59,36 @@ func TestRecordEnds(t *testing.T) {
 	for _, modes := range [][]profile.Mode{{profile.CPU}, {profile.Wall}, both} {
 		a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "1"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		complete := func(r *profile.Recording, err error, least time.Duration) {
+		complete := func(r *profile.Recording, err error, until time.Time) {
 			t.Helper()
 			if err != nil {
 				t.Fatalf("%v: %v", modes, err)
 			}
 			// On a busy machine the thread may have had a CPU for less than a period.
 			ran := slices.Contains(modes, profile.Wall) || r.Cost.TargetCPU > 50*time.Millisecond
+			least := until.Sub(r.Start) - 10*time.Millisecond
 			if r.Duration < least || time.Since(r.Start) < r.Duration || ran && len(r.Samples) == 0 ||
 				len(r.Modes) != len(modes) || len(r.Processes) != 1 {
-				t.Errorf("%v: %v long, %d samples, %+v of %+v", modes, r.Duration, len(r.Samples), r.Modes, r.Processes)
+				t.Errorf("%v: %v long, not %v, %d samples, %+v of %+v", modes, r.Duration, least, len(r.Samples),
+					r.Modes, r.Processes)
 			}
 			if r.Cost.TargetCPU <= 0 || r.Cost.OwnCPU <= 0 || r.Cost.OwnMemory <= 0 {
 				t.Errorf("%v: %+v", modes, r.Cost)
 			}
 		}
-		complete(livetest.Recorded(t, p, record.Options{Modes: modes, Duration: 300 * time.Millisecond}), nil,
-			300*time.Millisecond)
+		const long = 300 * time.Millisecond
+		r := livetest.Recorded(t, p, record.Options{Modes: modes, Duration: long})
+		complete(r, nil, r.Start.Add(long))
 
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), long)
+		end, _ := ctx.Deadline()
 		r, err := record.Record(ctx, p, record.Options{Modes: modes, Duration: time.Hour})
 		cancel()
-		complete(r, err, 290*time.Millisecond)
+		complete(r, err, end)
 
-		killed := time.AfterFunc(300*time.Millisecond, func() { _ = syscall.Kill(a.PID, syscall.SIGKILL) })
-		complete(livetest.Recorded(t, p, record.Options{Modes: modes}), nil, 290*time.Millisecond)
+		end = time.Now().Add(long)
+		killed := time.AfterFunc(long, func() { _ = syscall.Kill(a.PID, syscall.SIGKILL) })
+		complete(livetest.Recorded(t, p, record.Options{Modes: modes}), nil, end)
 		if killed.Stop() {
 			t.Errorf("%v: the recording ended before its target did", modes)
 		}

@@ -145,7 +145,7 @@ func (v *chainWalk[T]) run(ctx context.Context, a *app, args []string, f *chainF
 		return err
 	}
 	defer p.Close()
-	a.collects.Store(true)
+	a.collect()
 	progress := walkProgress{to: a.stderr, begin: time.Now()}
 	var show shownProgress
 	if isTerminal(a.stderr) {

@@ -227,7 +227,7 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 		return err
 	}
 	defer p.Close()
-	a.collects.Store(true)
+	a.collect()
 	h, err := a.look(ctx, p, f)
 	if h == nil {
 		return err

@@ -171,8 +171,12 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	// Notify waits for a new thread. Until then a signal ends the process, and nothing is lost.
-	go signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	// Notify waits for a new thread. Until then a signal ends the process, and nothing is lost: see collect.
+	a.notified = make(chan struct{})
+	go func() {
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+		close(a.notified)
+	}()
 	if a.worker != nil {
 		signals = a.worker.signals(signals)
 	} else {
@@ -244,9 +248,23 @@ type app struct {
 	pid      atomic.Int64           // of the target; 0: there is none
 	graceful atomic.Int64           // how long an interrupted command may take to write its results, in ns
 	collects atomic.Bool            // the command has collected results that would be lost
+	notified chan struct{}          // closed as soon as signals are caught; nil: signals are not caught
 	patient  atomic.Bool            // the verb itself bounds how long it waits
 	finished atomic.Bool            // everything has been written
 	fetching atomic.Pointer[string] // which symbols are being fetched; nil, "": none
+}
+
+// collect says that from now on the command has results that would be lost if a signal ended the process.
+func (a *app) collect() {
+	a.catchSignals()
+	a.collects.Store(true)
+}
+
+// catchSignals waits until signals are caught.
+func (a *app) catchSignals() {
+	if a.notified != nil {
+		<-a.notified
+	}
 }
 
 func newRoot(a *app) *cobra.Command {

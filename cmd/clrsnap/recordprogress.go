@@ -33,6 +33,7 @@ func (p *recordProgress) begin(what string) {
 	if p.duration > 0 {
 		until = "for " + p.duration.String()
 	}
+	p.a.catchSignals()
 	say(p.a.stderr, "recording %s %s; Ctrl-C ends the recording earlier and keeps the samples", what, until)
 }
 

@@ -354,7 +354,7 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 		return nil, hint(err, of)
 	}
 	a.warnOfUnknown(p)
-	a.collects.Store(true)
+	a.collect()
 	return p, nil
 }
 

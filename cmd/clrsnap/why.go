@@ -211,7 +211,7 @@ type whyProgress struct {
 }
 
 func (p *whyProgress) show(doing string, done float64) {
-	p.a.collects.Store(true)
+	p.a.collect()
 	if !p.terminal {
 		return
 	}

@@ -253,8 +253,10 @@ static class Crowd
     public static void Left()
     {
         var passing = new Queue<ManualResetEventSlim>();
-        for (int i = 0; i < 30; i++) Another();
-        for (int i = 0; i < 5; i++) Another(passing);
+        var crowd = new List<Thread>();
+        for (int i = 0; i < 30; i++) crowd.Add(Another());
+        for (int i = 0; i < 5; i++) crowd.Add(Another(passing));
+        while (crowd.Exists(t => (t.ThreadState & ThreadState.WaitSleepJoin) == 0)) Thread.Sleep(1);
         App.Background("foreman", () =>
         {
             for (; ; Thread.Sleep(100))
