@@ -71,6 +71,7 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	var takers, others []*snapshot.Thread
 	types := map[string]bool{}
 	stand := map[int]bool{} // that have waited for room since the first look
+	starve := starving(threads)
 	for i := range threads {
 		w := &threads[i]
 		t := w.Last()
@@ -79,7 +80,7 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	list := e.Last().Snap.Threads
 	for i := range list {
 		switch t := &list[i]; {
-		case e.Takers[t.OSThreadID] && !stand[t.OSThreadID] && !waitsForItem(t):
+		case e.Takers[t.OSThreadID] && !stand[t.OSThreadID] && !starve[t.OSThreadID]:
 			return nil
 		case e.Takers[t.OSThreadID] && stand[t.OSThreadID]:
 			takers = append(takers, t)
@@ -123,8 +124,17 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// waitsForItem reports whether a thread waits for an item: the queue of that item is empty, and so is not full.
-func waitsForItem(t *snapshot.Thread) bool { return kindOf(t) == string(snapshot.CollectionTake) }
+// starving are the threads that have waited for an item in some look, by id: the queue of that item was empty, and so
+// is not the full one.
+func starving(threads []gather.Watched) map[int]bool {
+	out := map[int]bool{}
+	for i := range threads {
+		out[threads[i].Last().OSThreadID] = slices.ContainsFunc(threads[i].Looks, func(t *snapshot.Thread) bool {
+			return kindOf(t) == string(snapshot.CollectionTake)
+		})
+	}
+	return out
+}
 
 func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdict {
 	n := len(q.threads)
@@ -162,7 +172,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 // consumer is a thread that may be at work on an item of the queue; nil: none. A thread in methods of the same class
 // comes first.
 func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *snapshot.Thread) {
-	unmoved := map[int]bool{}
+	unmoved, starve := map[int]bool{}, starving(threads)
 	for i := range threads {
 		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
 	}
@@ -171,7 +181,7 @@ func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *snap
 		t := &list[i]
 		own := gather.OwnFrame(t.Frames)
 		switch {
-		case own == nil || gather.Resting(t) || kindOf(t) == string(snapshot.CollectionAdd) || waitsForItem(t):
+		case own == nil || gather.Resting(t) || kindOf(t) == string(snapshot.CollectionAdd) || starve[t.OSThreadID]:
 		case q.types[gather.OuterType(own.Method)]:
 			return t
 		case found == nil && (t.Wait == nil || !unmoved[t.OSThreadID] || !waitsForOthers(t.Wait)):

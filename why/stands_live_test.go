@@ -33,7 +33,7 @@ func TestStands(t *testing.T) {
 				"No other thread is in code of Depot.Spins",
 			}},
 			{"spin-held", "", "", nil},
-			{"ring-full", profile.CauseStalled, profile.Likely, []string{
+			{"ring-full", profile.CauseStalled, "", []string{
 				"2 threads wait for room in a full queue", "tank (", "filter (", "in Depot.Ring.Carry",
 				"these threads wait for one another", "1 more thread waits for room as well, such as maltster (",
 			}},

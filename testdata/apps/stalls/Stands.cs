@@ -121,19 +121,31 @@ static class Rents
     }
 }
 
+/// <summary>Healthy: a queue that is empty most of the time.</summary>
+static class Printer
+{
+    static readonly BlockingCollection<int> labels = new();
+
+    public static void Begin()
+    {
+        App.Background("printer", () => { foreach (int _ in labels.GetConsumingEnumerable()) Thread.Sleep(5); });
+        App.Background("labels", () => { for (; ; Thread.Sleep(50)) labels.Add(1); });
+    }
+}
+
 /// <summary>Threads that take from one queue and add to another.</summary>
 static class Ring
 {
-    static readonly BlockingCollection<int> tank = new(4), filter = new(4), empty = new();
+    static readonly BlockingCollection<int> tank = new(4), filter = new(4);
 
-    /// <summary>Both queues are full, and each thread waits for the other. A third thread adds, a fourth is idle.</summary>
+    /// <summary>Both queues are full, and each thread waits for the other. A third thread adds, a fourth takes elsewhere.</summary>
     public static void Full()
     {
         for (int i = 0; i < 4; i++) filter.Add(i);
         App.Background("tank", () => Carry(tank, filter, 2));
         App.Background("filter", () => Carry(filter, tank, 2));
         App.Background("maltster", Deliver);
-        App.Background("printer", () => Carry(empty, empty, 0));
+        Printer.Begin();
     }
 
     /// <summary>The only thread that takes from a queue adds to the queue.</summary>
