@@ -59,6 +59,7 @@ func TestRecordEnds(t *testing.T) {
 	for _, modes := range [][]profile.Mode{{profile.CPU}, {profile.Wall}, both} {
 		a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "1"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
+		const slack = 10 * time.Millisecond
 		complete := func(r *profile.Recording, err error, until time.Time) {
 			t.Helper()
 			if err != nil {
@@ -66,7 +67,7 @@ func TestRecordEnds(t *testing.T) {
 			}
 			// On a busy machine the thread may have had a CPU for less than a period.
 			ran := slices.Contains(modes, profile.Wall) || r.Cost.TargetCPU > 50*time.Millisecond
-			least := until.Sub(r.Start) - 10*time.Millisecond
+			least := until.Sub(r.Start)
 			if r.Duration < least || time.Since(r.Start) < r.Duration || ran && len(r.Samples) == 0 ||
 				len(r.Modes) != len(modes) || len(r.Processes) != 1 {
 				t.Errorf("%v: %v long, not %v, %d samples, %+v of %+v", modes, r.Duration, least, len(r.Samples),
@@ -84,11 +85,11 @@ func TestRecordEnds(t *testing.T) {
 		end, _ := ctx.Deadline()
 		r, err := record.Record(ctx, p, record.Options{Modes: modes, Duration: time.Hour})
 		cancel()
-		complete(r, err, end)
+		complete(r, err, end.Add(-slack))
 
 		end = time.Now().Add(long)
 		killed := time.AfterFunc(long, func() { _ = syscall.Kill(a.PID, syscall.SIGKILL) })
-		complete(livetest.Recorded(t, p, record.Options{Modes: modes}), nil, end)
+		complete(livetest.Recorded(t, p, record.Options{Modes: modes}), nil, end.Add(-slack))
 		if killed.Stop() {
 			t.Errorf("%v: the recording ended before its target did", modes)
 		}

@@ -71,10 +71,7 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 	if at < 0 {
 		return v
 	}
-	unmoved := map[int]bool{}
-	for i := range threads {
-		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
-	}
+	unmoved := unmovedOf(threads)
 	types := typesOf(snap.Threads[at].Frames)
 	behind := map[int]bool{at: true}
 	for i := range snap.Threads {

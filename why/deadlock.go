@@ -68,9 +68,10 @@ func (e *evidence) stillWaiting() map[int]bool {
 }
 
 func deadlockVerdict(e *evidence, l *gather.Look, d *snapshot.Deadlock, c profile.Certainty) profile.Verdict {
+	groups := alike(l.Snap, d)
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: c,
-		Text:     deadlockText(l.Snap, d),
+		Text:     deadlockText(l.Snap, d, groups),
 		Commands: []string{"clrsnap locks " + e.Again()},
 	}
 	if d.Timeout > 0 {
@@ -79,7 +80,7 @@ func deadlockVerdict(e *evidence, l *gather.Look, d *snapshot.Deadlock, c profil
 	if n := len(d.Victims); n > 0 {
 		v.Text += fmt.Sprintf(" %s for them.", more(n))
 	}
-	for _, equal := range alike(l.Snap, d) {
+	for _, equal := range groups {
 		t := &l.Snap.Threads[equal[0]]
 		ev := profile.Evidence{
 			Text: phrase.ThreadName(gather.Ref(t)) + likeOthers(equal) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
@@ -152,11 +153,11 @@ func victims(s *snapshot.Snapshot, list []int) profile.Evidence {
 	return e
 }
 
-// deadlockText says who waits for whom, with each thread's own method.
-func deadlockText(s *snapshot.Snapshot, d *snapshot.Deadlock) string {
+// deadlockText says who waits for whom, with each thread's own method. groups are the threads that are alike.
+func deadlockText(s *snapshot.Snapshot, d *snapshot.Deadlock, groups [][]int) string {
 	var words []string
 	left := len(d.Threads)
-	for _, equal := range alike(s, d) {
+	for _, equal := range groups {
 		t := entangled(s, d, &s.Threads[equal[0]])
 		words = append(words, phrase.ThreadName(gather.Ref(&t))+strings.TrimSuffix(likeOthers(equal), ",")+", in "+
 			phrase.Method(gather.OwnFrame(t.Frames))+","+phrase.WaitPhrase(&t))
@@ -203,6 +204,14 @@ func entangled(s *snapshot.Snapshot, d *snapshot.Deadlock, t *snapshot.Thread) s
 // threadIn names a thread and its own method: "orders-2 (4242), in Orders.Handle,".
 func threadIn(t *snapshot.Thread) string {
 	return phrase.ThreadName(gather.Ref(t)) + ", in " + phrase.Method(gather.OwnFrame(t.Frames)) + ","
+}
+
+// waitEvidence is the stack of a thread that waits, and what for.
+func waitEvidence(t *snapshot.Thread) profile.Evidence {
+	return profile.Evidence{
+		Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
+		Threads: []snapshot.ThreadRef{gather.Ref(t)},
+	}
 }
 
 // judgeStuckHolder looks for a lock with waiters whose holder has waited during the whole look for a permit of a
@@ -262,10 +271,7 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 		v.Text = strings.Replace(v.Text, "Deadlock, most likely", "Deadlock, perhaps", 1) +
 			" Threads that take turns to wait for work look the same."
 	}
-	v.Evidence = []profile.Evidence{{
-		Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-		Threads: []snapshot.ThreadRef{gather.Ref(t)},
-	}}
+	v.Evidence = []profile.Evidence{waitEvidence(t)}
 	in := profile.Evidence{
 		Text: fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:",
 			phrase.ThreadsWait(len(behind)), lock,

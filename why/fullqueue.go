@@ -100,10 +100,7 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	for _, t := range takers[:min(len(takers), maxShown)] {
 		words = append(words, fmt.Sprintf("%s %s, in %s", phrase.ThreadName(gather.Ref(t)), phrase.Doing(t),
 			phrase.Method(gather.OwnFrame(t.Frames))))
-		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-			Threads: []snapshot.ThreadRef{gather.Ref(t)},
-		})
+		v.Evidence = append(v.Evidence, waitEvidence(t))
 	}
 	v.Text = fmt.Sprintf("%s for room in a full queue, although nobody else is seen who takes from full queues, and "+
 		"none has got room in %s: %s. ", phrase.ThreadsWait(len(takers)), phrase.Seconds(e.Span()), phrase.List(words))
@@ -172,10 +169,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 // consumer is a thread that may be at work on an item of the queue; nil: none. A thread in methods of the same class
 // comes first.
 func (q *fullQueue) consumer(e *evidence, threads []gather.Watched) (found *snapshot.Thread) {
-	unmoved, starve := map[int]bool{}, starving(threads)
-	for i := range threads {
-		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
-	}
+	unmoved, starve := unmovedOf(threads), starving(threads)
 	list := e.Last().Snap.Threads
 	for i := range list {
 		t := &list[i]

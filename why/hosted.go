@@ -74,7 +74,8 @@ func (e *evidence) hostWaits(threads []gather.Watched) []profile.Verdict {
 		}
 		switch work, own := hostIn(c.Frames); {
 		case own:
-			return []profile.Verdict{e.unmovedService(work, c.Frames, awaits(c), fromOutside[c.WaitsFor.Kind], nil)}
+			outside := fromOutside[c.WaitsFor.Kind]
+			return []profile.Verdict{e.unmovedService(work, c.Frames, awaits(c.WaitsFor), outside, nil)}
 		case work == stopping && strings.HasPrefix(c.Frames[0].Display, stopsBackground):
 			stops = append(stops, c)
 		case work == noHost && executes(c.Frames):
@@ -84,7 +85,7 @@ func (e *evidence) hostWaits(threads []gather.Watched) []profile.Verdict {
 	if len(stops) == 0 || len(executing) == 0 {
 		return nil
 	}
-	v := e.unmovedService(stopping, executing[0].Frames, awaits(executing[0]), false, nil)
+	v := e.unmovedService(stopping, executing[0].Frames, awaits(executing[0].WaitsFor), false, nil)
 	if len(executing) > 1 {
 		v.Certainty = profile.Possible
 		v.Text += fmt.Sprintf(" Or the service is one of %d others that have not moved either.", len(executing)-1)
@@ -102,10 +103,10 @@ func executes(frames []snapshot.Frame) bool {
 	})
 }
 
-// awaits says what a chain waits for.
-func awaits(c *snapshot.TaskChain) string {
-	w := c.WaitsFor
-	return "waits for " + cmp.Or(w.Target, gather.AwaitedThings[w.Kind], display.ShortType(w.Type), string(w.Kind))
+// awaits says what an async method waits for. Other names come before the kind of thing, and are left out if empty.
+func awaits(w *snapshot.Awaited, names ...string) string {
+	return "waits for " + cmp.Or(w.Target, cmp.Or(names...), gather.AwaitedThings[w.Kind], display.ShortType(w.Type),
+		string(w.Kind))
 }
 
 // fromOutside are awaited things that somebody outside the service may well complete.

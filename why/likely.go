@@ -161,7 +161,7 @@ func partyText(s *snapshot.Snapshot, p, next snapshot.WaitNode) (who, does strin
 	}
 	a := &s.Awaits[p.Await]
 	who = "the suspended method " + awaitName(a)
-	if len(a.Frames) > 0 && a.Frames[0].Line != nil {
+	if len(a.Frames) > 0 {
 		who = "the suspended method " + phrase.Method(&a.Frames[0])
 	}
 	if n == nil {
@@ -210,11 +210,7 @@ func needPhrase(s *snapshot.Snapshot, n *snapshot.LikelyEdge, next snapshot.Wait
 // partyEvidence shows the place of a member.
 func partyEvidence(s *snapshot.Snapshot, p snapshot.WaitNode) profile.Evidence {
 	if p.Thread >= 0 {
-		t := &s.Threads[p.Thread]
-		return profile.Evidence{
-			Text: phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":", Frames: t.Frames,
-			Threads: []snapshot.ThreadRef{gather.Ref(t)},
-		}
+		return waitEvidence(&s.Threads[p.Thread])
 	}
 	a := &s.Awaits[p.Await]
 	return profile.Evidence{Text: "The suspended method " + awaitName(a) + ", and those that await it:",

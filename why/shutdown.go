@@ -138,10 +138,7 @@ func (e *evidence) hasReturned(w *gather.Watched) bool {
 func (e *evidence) shutdown(text string, t *snapshot.Thread) profile.Verdict {
 	return profile.Verdict{
 		Cause: profile.CauseShutdown, Text: text,
-		Evidence: []profile.Evidence{{
-			Text:   phrase.ThreadName(gather.Ref(t)) + phrase.WaitPhrase(t) + ":",
-			Frames: t.Frames, Threads: []snapshot.ThreadRef{gather.Ref(t)},
-		}},
+		Evidence: []profile.Evidence{waitEvidence(t)},
 		Commands: []string{fmt.Sprintf("clrsnap stack %d", e.Process.PID)},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
@@ -244,11 +243,11 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 func chainDoes(c *snapshot.TaskChain, of int) string {
 	does := "is " + string(c.State)
 	if w := c.WaitsFor; c.State == snapshot.TaskWaiting && w != nil {
-		thing := gather.AwaitedThings[w.Kind]
+		timer := ""
 		if w.Kind == snapshot.AwaitsTimer {
-			thing = "a timer"
+			timer = "a timer"
 		}
-		does = "waits for " + cmp.Or(w.Target, gather.QueuedFor(w), thing, display.ShortType(w.Type), string(w.Kind))
+		does = awaits(w, gather.QueuedFor(w), timer)
 	}
 	if own := gather.OwnFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
 		does += ", in " + phrase.Method(own)

@@ -52,8 +52,8 @@ const (
 	mostUnmoved   = 0.7
 )
 
-// judgeThreads looks for threads that become more and more: all wait in one place, none has gone on, and new threads
-// come. Threads that read from somebody serve a connection each, as some servers do.
+// judgeThreads looks for threads that become more and more: all wait in one place, none or few have gone on, and new
+// threads come. Threads that read from somebody serve a connection each, as some servers do.
 func judgeThreads(e *evidence) (out []profile.Verdict) {
 	if len(e.Looks) < 2 || e.Core() {
 		return nil
@@ -93,15 +93,20 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 // mostListed bounds the threads of one piece of evidence.
 const mostListed = 10000
 
+// unmovedOf says of threads, by id, whether they have not moved since the first look.
+func unmovedOf(threads []gather.Watched) map[int]bool {
+	out := make(map[int]bool, len(threads))
+	for i := range threads {
+		out[threads[i].Last().OSThreadID] = threads[i].Unmoved
+	}
+	return out
+}
+
 // standingThreads are the groups of waiting threads, by place.
 func (e *evidence) standingThreads() map[string]*standingThreads {
 	groups := map[string]*standingThreads{}
 	last := e.Last().ByID()
-	unmoved := map[int]bool{}
-	threads := e.Threads()
-	for i := range threads {
-		unmoved[threads[i].Last().OSThreadID] = threads[i].Unmoved
-	}
+	unmoved := unmovedOf(e.Threads())
 	first := map[int]bool{}
 	for i := range e.First().Snap.Threads {
 		t := &e.First().Snap.Threads[i]

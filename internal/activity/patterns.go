@@ -210,6 +210,10 @@ func stampede(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) []
 		return nil
 	}
 	s := &list[0]
+	share := float64(s.Weight) / float64(all)
+	if share < leastComputed {
+		return nil
+	}
 	threads := map[int32]bool{}
 	for i := range r.Samples {
 		if x := &r.Samples[i]; runs(x) {
@@ -218,8 +222,7 @@ func stampede(e *gather.Evidence, runs func(*profile.Sample) bool, all int64) []
 			}
 		}
 	}
-	share := float64(s.Weight) / float64(all)
-	if share < leastComputed || len(threads) < manyComputing {
+	if len(threads) < manyComputing {
 		return nil
 	}
 	return []profile.Evidence{{

@@ -77,24 +77,27 @@ func (p *Program) frameMethod(f *snapshot.Frame) (methodPlace, bool) {
 	return methodPlace{m.Module, m.RID}, err == nil
 }
 
+// frameCalls is calls for the method of a frame; for frames of .NET it is false.
+func (p *Program) frameCalls(f *snapshot.Frame, of *class) bool {
+	m, ok := p.frameMethod(f)
+	return ok && p.calls(m, of)
+}
+
 // ReadsChannel reports whether the method of a frame takes items from a channel, by its IL. For frames of .NET the
 // answer is false.
 func (p *Program) ReadsChannel(f *snapshot.Frame) bool {
-	m, ok := p.frameMethod(f)
-	return ok && p.calls(m, channelReader)
+	return p.frameCalls(f, channelReader)
 }
 
 // TakesItems reports whether the method of a frame takes items from a BlockingCollection, by its IL. For frames of .NET
 // the answer is false.
 func (p *Program) TakesItems(f *snapshot.Frame) bool {
-	m, ok := p.frameMethod(f)
-	return ok && p.calls(m, blockingCollection)
+	return p.frameCalls(f, blockingCollection)
 }
 
 // Pulses reports whether the method of a frame pulses a monitor, by its IL. For frames of .NET the answer is false.
 func (p *Program) Pulses(f *snapshot.Frame) bool {
-	m, ok := p.frameMethod(f)
-	return ok && p.calls(m, pulses)
+	return p.frameCalls(f, pulses)
 }
 
 // completes reports whether a method completes a TaskCompletionSource, by its IL or by that of the methods that it

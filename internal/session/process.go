@@ -259,11 +259,7 @@ func (p *Process) Age() time.Duration {
 	if p.Live == nil {
 		return 0
 	}
-	s, err := p.Live.Dir().Stat()
-	if err != nil {
-		return 0
-	}
-	return max(live.Age(s.Start), 0)
+	return ageOf(p.Live.Dir().Stat())
 }
 
 // ThreadAge is the time since a thread of the process was started; 0: not known.
@@ -271,7 +267,10 @@ func (p *Process) ThreadAge(tid int) time.Duration {
 	if p.Live == nil {
 		return 0
 	}
-	s, err := p.Live.Dir().TaskStat(tid)
+	return ageOf(p.Live.Dir().TaskStat(tid))
+}
+
+func ageOf(s procfs.Stat, err error) time.Duration {
 	if err != nil {
 		return 0
 	}
