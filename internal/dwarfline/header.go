@@ -21,39 +21,40 @@ type header struct {
 	lengths         [255]byte // operands of the standard opcodes
 }
 
-// readHeader reads the header at an offset. Even with an error, the header may say where the unit ends.
-func (t *Table) readHeader(at int64) (*header, error) {
-	r := t.reader(t.line, at, t.size, 512)
+// readHeader reads the header at an offset into h. Even with an error, h.end may be set: where the unit ends.
+func (t *Table) readHeader(h *header, at int64) error {
+	*h = header{offset: at}
+	r := t.readerIn(t.head[:], t.line, at, t.size)
 	n, err := r.length()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if n > uint64(t.size-r.pos()) {
-		return nil, malformed("a line table of %d bytes", n)
+		return malformed("a line table of %d bytes", n)
 	}
-	h := &header{offset: at, end: r.pos() + int64(n), wide: r.wide}
+	h.end, h.wide = r.pos()+int64(n), r.wide
 	r.limit(h.end)
 	version, err := r.fixed(2)
 	if err != nil {
-		return h, err
+		return err
 	}
 	if h.version = uint16(version); h.version < 2 || h.version > 5 {
-		return h, malformed("a line table of version %d", version)
+		return malformed("a line table of version %d", version)
 	}
 	if h.version >= 5 {
 		if _, err := r.fixed(2); err != nil { // sizes of addresses and of segment selectors
-			return h, err
+			return err
 		}
 	}
 	length, err := r.offset()
 	if err != nil {
-		return h, err
+		return err
 	}
 	if length > uint64(h.end-r.pos()) {
-		return h, malformed("a header of %d bytes", length)
+		return malformed("a header of %d bytes", length)
 	}
 	h.program = r.pos() + int64(length)
-	return h, h.parameters(r)
+	return h.parameters(r)
 }
 
 func (h *header) parameters(r *reader) error {

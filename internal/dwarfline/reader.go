@@ -27,7 +27,12 @@ type reader struct {
 
 // reader returns a reader for a piece of a section, with a count of its effort.
 func (t *Table) reader(section io.ReaderAt, at, end int64, size int) *reader {
-	return &reader{src: section, free: make([]byte, size), base: at, end: end, effort: t.effort}
+	return t.readerIn(make([]byte, size), section, at, end)
+}
+
+// readerIn is reader with a buffer of the caller.
+func (t *Table) readerIn(buf []byte, section io.ReaderAt, at, end int64) *reader {
+	return &reader{src: section, free: buf, base: at, end: end, effort: t.effort}
 }
 
 // pos is the offset of the next byte.

@@ -52,6 +52,7 @@ type Table struct {
 	last     map[uint64]string // names of files of header, by their numbers
 	effort   *pace.Allowance   // for read bytes, except index's
 	buffer   [16 << 10]byte    // for index
+	head     [512]byte         // for readHeader
 }
 
 // sequence is a run of instructions with ascending addresses, [lo, hi).
@@ -138,8 +139,9 @@ func (t *Table) index() error {
 		return fmt.Errorf("%w: %w", ErrNone, err)
 	}
 	units := 0
+	var h header
 	for at := int64(0); at < t.size && units < maxUnits; units++ {
-		next, err := t.indexUnit(at)
+		next, err := t.indexUnit(&h, at)
 		if err != nil {
 			return err
 		}
@@ -160,11 +162,10 @@ func (t *Table) index() error {
 }
 
 // indexUnit adds the sequences of the unit at an offset, and returns the offset of the next unit. An error in
-// a unit spoils only the unit itself.
-func (t *Table) indexUnit(at int64) (next int64, err error) {
-	h, err := t.readHeader(at)
-	if err != nil {
-		if h != nil && h.end > at {
+// a unit spoils only the unit itself. The unit's header goes into h.
+func (t *Table) indexUnit(h *header, at int64) (next int64, err error) {
+	if err := t.readHeader(h, at); err != nil {
+		if h.end > at {
 			return h.end, nil
 		}
 		return t.size, nil
@@ -210,8 +211,8 @@ func (t *Table) add(s sequence) error {
 // run finds the last row of a sequence that begins at an address or before.
 func (t *Table) run(s *sequence, addr, start arch.Addr) (Line, error) {
 	if t.lastUnit != s.unit {
-		h, err := t.readHeader(s.unit)
-		if err != nil {
+		h := &header{}
+		if err := t.readHeader(h, s.unit); err != nil {
 			return Line{}, err
 		}
 		t.header, t.lastUnit, t.last = h, s.unit, map[uint64]string{}

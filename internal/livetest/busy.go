@@ -32,7 +32,8 @@ type Measured struct {
 	Stdout []byte
 	Stderr string
 	Status int
-	Peak   int // memory, in KB
+	Peak   int // most memory, in KB
+	Own    int // most of the memory that is no page of a file, in KB
 	CPU    time.Duration
 }
 
@@ -52,7 +53,8 @@ func RunMeasured(tb testing.TB, c *exec.Cmd) Measured {
 		_ = c.Wait() // checked below
 	}()
 	for running := true; running; {
-		r.Peak = max(r.Peak, peakMemory(c.Process.Pid))
+		peak, own := memory(c.Process.Pid)
+		r.Peak, r.Own = max(r.Peak, peak), max(r.Own, own)
 		select {
 		case <-ended:
 			running = false
@@ -64,19 +66,22 @@ func RunMeasured(tb testing.TB, c *exec.Cmd) Measured {
 	return r
 }
 
-// peakMemory is the most memory of a process since it was executed, in KB; 0 if the process has ended,
-// or is not executed yet.
-func peakMemory(pid int) (kb int) {
+// memory returns the most memory of a process since it was executed, and how much of its memory now is no page of a
+// file, in KB. memory returns 0 if the process has ended, or is not executed yet.
+func memory(pid int) (peak, own int) {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if self, _ := os.Executable(); err != nil || exe == self {
-		return 0
+		return 0, 0
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	if _, rest, ok := strings.Cut(string(b), "VmHWM:"); ok {
-		_, _ = fmt.Sscan(rest, &kb) // 0 then
+	number := func(name string) (kb int) {
+		if _, rest, ok := strings.Cut(string(b), "\n"+name+":"); ok {
+			_, _ = fmt.Sscan(rest, &kb) // 0 then
+		}
+		return kb
 	}
-	return kb
+	return number("VmHWM"), number("RssAnon")
 }

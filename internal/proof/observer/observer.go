@@ -119,10 +119,11 @@ func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
 	return o
 }
 
-// CPU is the CPU time of the observer and of its tracing tasks. Tracing tasks are processes.
+// CPU is the CPU time of the observer and of its children, which may have ended. Tracing tasks are processes.
 func (o *Observer) CPU(tb testing.TB) time.Duration {
 	tb.Helper()
 	sum := livetest.CPU(tb, o.Cmd.Process.Pid)
+	sum += endedChildren(o.Cmd.Process.Pid)
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", o.Cmd.Process.Pid))
 	for _, list := range lists {
 		children, _ := os.ReadFile(list)
@@ -133,4 +134,18 @@ func (o *Observer) CPU(tb testing.TB) time.Duration {
 		}
 	}
 	return sum
+}
+
+// endedChildren is the CPU time of a process's ended children, to 10 ms (man 5 proc_pid_stat).
+func endedChildren(pid int) time.Duration {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // empty if the process has ended
+	_, rest, _ := strings.Cut(string(stat), ") ")             // no process here has a name with ")"
+	const cutime, cstime, tick = 16 - 3, 17 - 3, 10 * time.Millisecond
+	fields := strings.Fields(rest)
+	if len(fields) <= cstime {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[cutime])
+	system, _ := strconv.Atoi(fields[cstime])
+	return time.Duration(user+system) * tick
 }
