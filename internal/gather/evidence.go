@@ -64,6 +64,8 @@ type Evidence struct {
 
 	Incomplete bool // the look was cut short
 	Ended      bool // the process has ended meanwhile
+
+	throws []*Thrown // see Throws; nil: not yet known, or none
 }
 
 // Look is one look at all threads.

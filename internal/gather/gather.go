@@ -41,14 +41,13 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	if g.Held() {
 		return g.gatherHeld(ctx)
 	}
-	var slow time.Duration // what each of the last looks will take, if they take long
-	for i := 0; i < 2 && slow == 0; i++ {
+	for i := 0; i < 2 && g.lastLooks == 0; i++ {
 		begin := time.Now()
 		if err := g.look(ctx); err != nil {
 			return err
 		}
 		if took := time.Since(begin); took > slowLook {
-			slow = took
+			g.lastLooks = 2 * took
 		}
 		if !session.Sleep(ctx, lookGap) {
 			return ctx.Err()
@@ -58,8 +57,7 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	g.earlyRows(ctx)
 	g.inFlight(ctx)
 	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
-	left := g.o.For - time.Since(g.start) - lookGap - 2*slow
-	if err := g.sample(ctx, max(left, g.o.For/4, leastSampling)); err != nil {
+	if err := g.sample(ctx, max(g.left(), g.o.For/4, leastSampling)); err != nil {
 		return err
 	}
 	for i := range 2 {
@@ -209,6 +207,9 @@ func (p poolFinder) state() *threadpool.State {
 	return &s
 }
 
+// left is the time that is left until the last looks.
+func (g *Gatherer) left() time.Duration { return g.o.For - time.Since(g.start) - lookGap - g.lastLooks }
+
 // sample records the process for some time. A recording that fails is a gap in the evidence. Only an ErrMayBlock is an
 // error: the caller can look from a process that may block.
 func (g *Gatherer) sample(ctx context.Context, d time.Duration) error {
@@ -227,7 +228,7 @@ func (g *Gatherer) sample(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		g.Miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
-		o.Duration = max(leastSampling, g.o.For-time.Since(g.start)-lookGap)
+		o.Duration = max(leastSampling, g.left())
 	}
 	o.Progress = func(record.Progress) { g.progress("samples") }
 	r, err := g.record(ctx, o)

@@ -47,8 +47,9 @@ type Gatherer struct {
 
 	suspended func(*Evidence) bool
 
-	heapMissing bool         // the heap cannot be read
-	stops       atomic.Int64 // of threads, for the recording
+	lastLooks   time.Duration // what the last looks will take in all, if they take long
+	heapMissing bool          // the heap cannot be read
+	stops       atomic.Int64  // of threads, for the recording
 }
 
 // Begin opens a process to be looked at. suspended reports whether the runtime waits for a thread, by the evidence.

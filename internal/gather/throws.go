@@ -19,7 +19,14 @@ type Thrown struct {
 
 // Throws are the exceptions of the recording by type and place, the most frequent first.
 func (e *Evidence) Throws() []*Thrown {
-	r, by := e.Samples, map[string]*Thrown{}
+	if e.throws == nil {
+		e.throws = throwsOf(e.Samples)
+	}
+	return e.throws
+}
+
+func throwsOf(r *profile.Recording) []*Thrown {
+	by := map[string]*Thrown{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		f := r.Function(x.Node)
