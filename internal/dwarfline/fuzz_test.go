@@ -160,12 +160,13 @@ func TestEffort(t *testing.T) {
 		}
 	}
 
-	// Many sequences before the address, within a large one.
+	// Many operations of one unit that set addresses before the address.
 	table = New(sections{}.open, free)
-	table.read, table.indexed = true, []sequence{{lo: 0, hi: 1 << 40, most: 1 << 40}}
+	table.read = true
 	for i := range arch.Addr(2 * maxLooked) {
-		table.indexed = append(table.indexed, sequence{lo: 1 + i, hi: 2 + i, most: 1 << 40})
+		table.starts = append(table.starts, start{1 + i, 0})
 	}
+	table.sequences[0] = nil
 	if _, err := table.Lookup(1 << 30); !errors.Is(err, ErrNone) ||
 		!strings.Contains(err.Error(), "too many functions") {
 		t.Error(err)
@@ -190,8 +191,12 @@ func FuzzTable(f *testing.F) {
 		testenv.Allocates(t, size, 2000, 1<<18, func() {
 			table := New(s.open, free)
 			_, _ = table.Lookup(0x1100)
-			for i := range min(len(table.indexed), 16) {
-				q := &table.indexed[i]
+			for i := range min(len(table.starts), 16) {
+				list, _ := table.sequencesOf(table.starts[i].unit)
+				if len(list) == 0 {
+					continue
+				}
+				q := &list[0]
 				for _, a := range []arch.Addr{q.lo, q.hi - 1, q.hi, q.lo + (q.hi-q.lo)/2} {
 					l, err := table.Lookup(a)
 					if err == nil && (l.Line < 1 || len(l.File) > 4*maxName || l.File == "") {

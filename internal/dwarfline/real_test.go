@@ -181,7 +181,7 @@ func TestGo(t *testing.T) {
 	begin := time.Now()
 	table := open(t, exe)
 	_, _ = table.Lookup(1)
-	t.Logf("%d bytes were indexed in %v: %d sequences", table.size, time.Since(begin), len(table.indexed))
+	t.Logf("%d bytes were indexed in %v: %d starts", table.size, time.Since(begin), len(table.starts))
 	if n := compare(t, exe, "", 97); n < 1000 { // within the bounds of lookups
 		t.Errorf("only %d addresses have a line", n)
 	}

@@ -1,13 +1,10 @@
 package dwarfline
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"sort"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/pace"
@@ -40,27 +37,22 @@ type Table struct {
 	section Section
 	reserve func(bytes int64) error
 
-	read     bool
-	err      error // why there is no index
-	line     io.ReaderAt
-	size     int64
-	indexed  []sequence
-	texts    map[string]texts  // sections with texts, by their names
-	dirs     map[uint64]string // of compilation units, by the offset of their line table; nil: not read
-	lastUnit int64             // the unit of header
-	header   *header
-	last     map[uint64]string // names of files of header, by their numbers
-	effort   *pace.Allowance   // for read bytes, except index's
-	buffer   [16 << 10]byte    // for index
-	head     [512]byte         // for readHeader
-}
-
-// sequence is a run of instructions with ascending addresses, [lo, hi).
-type sequence struct {
-	lo, hi arch.Addr
-	most   arch.Addr // the highest hi of this sequence and all sequences before
-	unit   int64     // offset of the sequence's unit
-	start  int64     // offset of its first opcode
+	read      bool
+	err       error // why there is no index
+	line      io.ReaderAt
+	size      int64
+	starts    []start              // ascending
+	sequences map[int64][]sequence // of the units that were run, by the offset of the unit
+	ran       int                  // units and sequences in sequences
+	charged   struct{ starts, ran int }
+	texts     map[string]texts  // sections with texts, by their names
+	dirs      map[uint64]string // of compilation units, by the offset of their line table; nil: not read
+	lastUnit  int64             // the unit of header
+	header    *header
+	last      map[uint64]string // names of files of header, by their numbers
+	effort    *pace.Allowance   // for read bytes, except index's
+	buffer    [16 << 10]byte    // for index
+	head      [512]byte         // for readHeader
 }
 
 // Bounds of the bytes of a file that lookups may read, at once and over time.
@@ -72,11 +64,13 @@ const (
 // Bounds.
 const (
 	maxSequences   = 1 << 20
-	sequenceCosts  = 40
+	sequenceCosts  = 80
+	startCosts     = 24
 	maxUnits       = 1 << 18
 	maxRunBytes    = 16 << 20 // of a sequence, for a lookup
 	maxOverlapping = 8        // sequences to try for an address
-	maxLooked      = 1 << 12  // sequences before an address to look at
+	maxTried       = 8        // units to try for an address
+	maxLooked      = 1 << 12  // starts before an address to look at
 	maxFiles       = 1 << 16  // of a unit, and directories
 	maxName        = 4096     // bytes: PATH_MAX of Linux
 	maxNames       = 1 << 20  // bytes, of the directories of a unit
@@ -86,7 +80,7 @@ const (
 // New returns the table of the file with the given sections. New asks reserve before it keeps memory.
 func New(section Section, reserve func(bytes int64) error) *Table {
 	return &Table{
-		section: section, reserve: reserve, texts: map[string]texts{}, lastUnit: -1,
+		section: section, reserve: reserve, texts: map[string]texts{}, sequences: map[int64][]sequence{}, lastUnit: -1,
 		effort: pace.NewAllowance(maxEffort, effortPerSecond),
 	}
 }
@@ -105,107 +99,25 @@ func (t *Table) LookupIn(addr, start arch.Addr) (Line, error) {
 	if t.err != nil {
 		return Line{}, t.err
 	}
-	i := sort.Search(len(t.indexed), func(i int) bool { return t.indexed[i].lo > addr }) - 1
+	list, err := t.around(addr)
+	if err != nil {
+		return Line{}, err
+	}
+	if len(list) == 0 {
+		return Line{}, fmt.Errorf("%w: the table does not have the address", ErrNone)
+	}
 	var found Line
-	have := false
-	for tried, looked := 0, 0; i >= 0 && t.indexed[i].most > addr && tried < maxOverlapping; i-- {
-		if looked++; looked > maxLooked {
-			return Line{}, fmt.Errorf("%w: too many functions are around the address", ErrNone)
-		}
-		s := &t.indexed[i]
-		if addr >= s.hi {
-			continue
-		}
-		tried++
-		l, err := t.run(s, addr, start)
+	for i := range list {
+		l, err := t.run(&list[i], addr, start)
 		if err != nil {
 			return Line{}, err
 		}
-		if have && l != found { // the linker has folded functions of equal code
+		if i > 0 && l != found { // the linker has folded functions of equal code
 			return Line{}, fmt.Errorf("%w: several functions share the code", ErrNone)
 		}
-		found, have = l, true
-	}
-	if !have {
-		return Line{}, fmt.Errorf("%w: the table does not have the address", ErrNone)
+		found = l
 	}
 	return found, nil
-}
-
-// index finds the sequences.
-func (t *Table) index() error {
-	var err error
-	if t.line, t.size, err = t.section(".debug_line"); err != nil {
-		return fmt.Errorf("%w: %w", ErrNone, err)
-	}
-	units := 0
-	var h header
-	for at := int64(0); at < t.size && units < maxUnits; units++ {
-		next, err := t.indexUnit(&h, at)
-		if err != nil {
-			return err
-		}
-		if next <= at {
-			break
-		}
-		at = next
-	}
-	slices.SortFunc(t.indexed, func(a, b sequence) int {
-		return cmp.Or(cmp.Compare(a.lo, b.lo), cmp.Compare(a.hi, b.hi), cmp.Compare(a.start, b.start))
-	})
-	most := arch.Addr(0)
-	for i := range t.indexed {
-		most = max(most, t.indexed[i].hi)
-		t.indexed[i].most = most
-	}
-	return nil
-}
-
-// indexUnit adds the sequences of the unit at an offset, and returns the offset of the next unit. An error in
-// a unit spoils only the unit itself. The unit's header goes into h.
-func (t *Table) indexUnit(h *header, at int64) (next int64, err error) {
-	if err := t.readHeader(h, at); err != nil {
-		if h.end > at {
-			return h.end, nil
-		}
-		return t.size, nil
-	}
-	m := t.machine(h, h.program, t.buffer[:])
-	start, lo, first := h.program, arch.Addr(0), true
-	for {
-		row, ended, err := m.step()
-		if err != nil {
-			return h.end, nil
-		}
-		if row && first {
-			lo, first = m.address, false
-		}
-		if !ended {
-			continue
-		}
-		// The linker leaves 0, or the highest addresses, in discarded code.
-		if !first && lo > 0 && m.address > lo && m.ascending {
-			if err := t.add(sequence{lo: lo, hi: m.address, unit: at, start: start}); err != nil {
-				return 0, err
-			}
-		}
-		start, first = m.in.pos(), true
-	}
-}
-
-const many = 1024 // sequences charged at once
-
-func (t *Table) add(s sequence) error {
-	if len(t.indexed) >= maxSequences {
-		return fmt.Errorf("%w: more than %d sequences", ErrNone, maxSequences)
-	}
-	if len(t.indexed)%many == 0 {
-		if err := t.reserve(many * sequenceCosts); err != nil {
-			return fmt.Errorf("%w: %w", ErrNone, err)
-		}
-	}
-	t.indexed = append(t.indexed, s)
-	return nil
 }
 
 // run finds the last row of a sequence that begins at an address or before.

@@ -224,14 +224,14 @@ func FuzzDemangle(f *testing.F) {
 func BenchmarkBuild(b *testing.B) {
 	home, _ := os.UserHomeDir()
 	for _, path := range []string{libc, filepath.Join(home, ".cache/clrsnap-dotnet/net10/dotnet")} {
-		m := open(b, path)
 		b.Run(filepath.Base(path), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				t := New(m)
+				t := New(open(b, path)) // an image has memory for one table
 				if err := t.Err(); err != nil {
 					b.Fatal(err)
 				}
+				b.ReportMetric(float64(len(t.syms)), "symbols")
 			}
 		})
 	}
