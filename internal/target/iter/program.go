@@ -82,6 +82,8 @@ type layout struct {
 	nr                                        member // of struct upid
 	numberSize                                int32
 	hook                                      uint32 // the type id of the iterator's function
+
+	types struct{ task, pid, number, regs uint32 } // ids
 }
 
 // member is a member of a structure: its offset and its size.
@@ -240,16 +242,20 @@ func read(from asm.Register, offset, to, n int32) asm.Instructions {
 // readLayout reads the layout from the kernel's description of its types.
 func readLayout() (*layout, error) {
 	var l layout
-	err := withKernelTypes(l.read)
+	err := withKernelTypes(l.read, l.wanted()...)
 	return &l, err
 }
 
+// wanted are the types that read needs.
+func (l *layout) wanted() []wanted {
+	return []wanted{
+		{"task_struct", kindStruct, &l.types.task}, {"pid", kindStruct, &l.types.pid},
+		{"upid", kindStruct, &l.types.number}, {"pt_regs", kindStruct, &l.types.regs},
+		{"bpf_iter_task", kindFunc, &l.hook},
+	}
+}
+
 func (l *layout) read(t *types) error {
-	var task, pid, number, regs uint32
-	t.find(
-		wanted{"task_struct", kindStruct, &task}, wanted{"pid", kindStruct, &pid}, wanted{"upid", kindStruct, &number},
-		wanted{"pt_regs", kindStruct, &regs}, wanted{"bpf_iter_task", kindFunc, &l.hook},
-	)
 	if l.hook == 0 {
 		return errors.New("the kernel has no iterator of tasks")
 	}
@@ -258,14 +264,14 @@ func (l *layout) read(t *types) error {
 		id      uint32
 		members map[string]*member
 	}{
-		{"task_struct", task, map[string]*member{
+		{"task_struct", l.types.task, map[string]*member{
 			"__state": &l.state, "on_cpu": &l.onCPU, "flags": &l.flags, "exit_state": &l.exit,
 			"start_boottime": &l.start, "nvcsw": &l.voluntary, "nivcsw": &l.involuntary,
 			"se.sum_exec_runtime": &l.ran, "sched_info.run_delay": &l.waited, "sched_info.pcount": &l.runs,
 			"thread_pid": &l.threadPID, "group_leader": &l.leader,
 		}},
-		{"pid", pid, map[string]*member{"level": &l.level, "numbers": &l.numbers}},
-		{"upid", number, map[string]*member{"nr": &l.nr}},
+		{"pid", l.types.pid, map[string]*member{"level": &l.level, "numbers": &l.numbers}},
+		{"upid", l.types.number, map[string]*member{"nr": &l.nr}},
 	} {
 		of, ok := t.get(s.id)
 		if !ok {
@@ -280,7 +286,7 @@ func (l *layout) read(t *types) error {
 			l.numberSize = int32(of.size)
 		}
 	}
-	if r, ok := t.get(regs); !ok || r.size != uint32(unsafe.Sizeof(Regs{})) {
+	if r, ok := t.get(l.types.regs); !ok || r.size != uint32(unsafe.Sizeof(Regs{})) {
 		return errors.New("the kernel's struct pt_regs is not known")
 	}
 	return nil

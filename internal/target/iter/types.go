@@ -18,11 +18,15 @@ import (
 // typesFile is the kernel's file with the description.
 const typesFile = "/sys/kernel/btf/vmlinux"
 
-// types is a description: the offset of each type, and the names.
+// types is a description: the types, and their names.
 type types struct {
 	data, names []byte
-	at          []uint32 // by id, from 1 on
+	marks       []uint32 // offsets of each marked type: of the types with ids 0, perMark, 2 * perMark and so on
+	n           uint32   // types, with type 0, which takes no bytes
 }
+
+// perMark is how many types have one mark. To find a type is to go over half as many types.
+const perMark = 64
 
 // Kinds of types (include/uapi/linux/btf.h). The comment says what follows each type's three
 // words.
@@ -64,7 +68,7 @@ var (
 )
 
 // withKernelTypes calls f with the kernel's description. The description is gone afterwards.
-func withKernelTypes(f func(*types) error) error {
+func withKernelTypes(f func(*types) error, find ...wanted) error {
 	file, err := os.Open(typesFile)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoTypes, err)
@@ -82,7 +86,7 @@ func withKernelTypes(f func(*types) error) error {
 		return fmt.Errorf("memory for the kernel's types: %w", err)
 	}
 	defer func() { _ = unix.Munmap(data) }()
-	t, err := parseTypes(data[:n])
+	t, err := parseTypes(data[:n], find...)
 	if err != nil {
 		return err
 	}
@@ -109,8 +113,8 @@ func mapTypes(file *os.File, size int) (data []byte, n int, err error) {
 // maxTypes bounds the description.
 const maxTypes = 256 << 20
 
-// parseTypes finds the offset of each type.
-func parseTypes(data []byte) (*types, error) {
+// parseTypes checks the description, and finds types by kind and name.
+func parseTypes(data []byte, find ...wanted) (*types, error) {
 	const magic, headerSize = 0xeb9f, 24
 	le := binary.LittleEndian
 	if len(data) < headerSize || le.Uint16(data) != magic {
@@ -129,8 +133,12 @@ func parseTypes(data []byte) (*types, error) {
 		return nil, errTypes
 	}
 	const usual = 40 // bytes of a type
-	t := &types{data: list, names: names, at: make([]uint32, 1, len(list)/usual+1)}
-	for at := 0; at < len(list); {
+	t := &types{data: list, names: names, n: 1, marks: make([]uint32, 1, len(list)/usual/perMark+1)}
+	called := make([]uint32, len(find)) // equal names are the same string of the description
+	for i := range find {
+		called[i] = uint32(bytes.Index(names, []byte("\x00"+find[i].name+"\x00")) + 1)
+	}
+	for at := 0; at < len(list); t.n++ {
 		if len(list)-at < typeWords*4 {
 			return nil, errTypes
 		}
@@ -139,13 +147,27 @@ func parseTypes(data []byte) (*types, error) {
 		if kind == 0 || int(kind) >= len(fixedWords) {
 			return nil, errTypes
 		}
-		t.at = append(t.at, uint32(at))
-		at += 4 * (typeWords + fixedWords[kind] + count*eachWords[kind])
+		if t.n%perMark == 0 {
+			t.marks = append(t.marks, uint32(at))
+		}
+		if name := le.Uint32(list[at:]); kind == kindStruct || kind == kindFunc {
+			for i := range called {
+				if name == called[i] && name > 0 && kind == find[i].kind && *find[i].id == 0 {
+					*find[i].id = t.n
+				}
+			}
+		}
+		at += sizeOfType(kind, count)
 		if at > len(list) {
 			return nil, errTypes
 		}
 	}
 	return t, nil
+}
+
+// sizeOfType is the size of a type in bytes, with the words that follow.
+func sizeOfType(kind uint32, count int) int {
+	return 4 * (typeWords + fixedWords[kind] + count*eachWords[kind])
 }
 
 // typ is a type: its three words, and the words that follow.
@@ -157,16 +179,19 @@ type typ struct {
 func (t typ) kind() uint32 { return t.info >> 24 & 0x1f }
 
 func (t *types) get(id uint32) (out typ, ok bool) {
-	if id == 0 || int(id) >= len(t.at) {
+	if id == 0 || id >= t.n {
 		return out, false
 	}
-	b := t.data[t.at[id]:]
-	le := binary.LittleEndian
-	out = typ{name: le.Uint32(b), info: le.Uint32(b[4:]), size: le.Uint32(b[8:])}
-	kind := out.kind()
-	n := 4 * (fixedWords[kind] + int(out.info&0xffff)*eachWords[kind])
-	out.rest = b[typeWords*4:][:n]
-	return out, true
+	le, b := binary.LittleEndian, t.data[t.marks[id/perMark]:]
+	for i := max(id/perMark*perMark, 1); ; i++ {
+		out = typ{name: le.Uint32(b), info: le.Uint32(b[4:]), size: le.Uint32(b[8:])}
+		n := sizeOfType(out.kind(), int(out.info&0xffff))
+		if i == id {
+			out.rest = b[typeWords*4 : n]
+			return out, true
+		}
+		b = b[n:]
+	}
 }
 
 // underlying is the type behind typedefs and qualifiers.
@@ -195,29 +220,11 @@ func (t *types) named(offset uint32, name string) bool {
 	return string(b[:len(name)]) == name && b[len(name)] == 0
 }
 
-// wanted is a type that is to be found.
+// wanted is a structure or a function that is to be found.
 type wanted struct {
 	name string
 	kind uint32
 	id   *uint32 // where to put the type's id
-}
-
-// find finds types by kind and name. Equal names are the same string of the description.
-func (t *types) find(all ...wanted) {
-	at := make([]int, len(all))
-	for i := range all {
-		at[i] = bytes.Index(t.names, []byte("\x00"+all[i].name+"\x00")) + 1
-	}
-	le := binary.LittleEndian
-	for id := 1; id < len(t.at); id++ {
-		b := t.data[t.at[id]:]
-		name := int(le.Uint32(b))
-		for i := range at {
-			if w := &all[i]; name == at[i] && name > 0 && le.Uint32(b[4:])>>24&0x1f == w.kind && *w.id == 0 {
-				*w.id = uint32(id)
-			}
-		}
-	}
 }
 
 // member finds a member of a structure by its path, also inside unnamed structures: kernels with

@@ -95,9 +95,10 @@ func TestDamagedTypes(t *testing.T) {
 				binary.LittleEndian.PutUint32(data[random.IntN(len(data)-4):], random.Uint32()>>random.IntN(32))
 			}
 		}
-		types, err := parseTypes(data)
+		l := new(layout)
+		types, err := parseTypes(data, l.wanted()...)
 		if err == nil {
-			err = new(layout).read(types)
+			err = l.read(types)
 		}
 		if err != nil {
 			refused++
