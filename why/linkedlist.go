@@ -109,6 +109,9 @@ func (l *linkedList) verdict(e *evidence, c profile.Certainty, kept, reason stri
 	v.Evidence = e.grownOld()
 	if l.Path.Kept() {
 		v.Text += phrase.KeptBy("The last one is", l.Path)
+		if flight := e.LastFlight(); flight != nil && throughChannel(l.Path) {
+			e.addReaders(&v, flight.Tasks)
+		}
 		v.Evidence = slices.Insert(v.Evidence, 0,
 			profile.Evidence{Text: "The way to the last one: " + phrase.Way(l.Path) + "."})
 		return v

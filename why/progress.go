@@ -223,7 +223,11 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *snapshot.Tasks) {
 		if !readsChannel(c) {
 			continue
 		}
-		tell(phrase.Method(&c.Frames[c.Reader]), chainDoes(c, c.Reader), c.Frames, nil)
+		does := chainDoes(c, c.Reader)
+		if c.Count > 1 {
+			does += fmt.Sprintf(" (%s such methods)", display.Number(c.Count))
+		}
+		tell(phrase.Method(&c.Frames[c.Reader]), does, c.Frames, nil)
 	}
 	for _, t := range e.Readers {
 		tell(phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), t.Frames, []snapshot.ThreadRef{gather.Ref(t)})
@@ -366,13 +370,16 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 		v.Text += fmt.Sprintf(", and the oldest was begun %s ago",
 			phrase.Seconds(after.Requests.CapturedAt.Sub(s.oldest)))
 	}
-	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing),
-		phrase.Method(gather.OwnFrame(s.group.Doing.Frames)))
+	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing), phrase.Method(placeFrame(s.group.Doing.Frames)))
+	if limited(&s.group.Doing) {
+		v.Text += permitsText(after.Requests, s)
+	}
 	switch d := &s.group.Doing; {
 	case c != profile.Possible || d.Call != nil:
 	case d.Wait != nil && d.Wait.Kind == snapshot.ThreadSleep:
 		v.Text += " Requests that take long on purpose look the same."
-	case d.Wait != nil, d.WaitsFor != nil && d.WaitsFor.Kind == snapshot.AwaitsSemaphore: // so nobody waits for news
+	case d.Wait != nil, d.WaitsFor != nil && d.WaitsFor.Kind == snapshot.AwaitsSemaphore, limited(d):
+		// nobody waits for news
 	default:
 		v.Text += " Requests that wait for news look the same."
 	}
@@ -401,9 +408,43 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	return v
 }
 
+// placeFrame is the own method of a stack, or else the innermost method.
+func placeFrame(frames []snapshot.Frame) *snapshot.Frame {
+	if own := gather.OwnFrame(frames); own != nil || len(frames) == 0 {
+		return own
+	}
+	return &frames[0]
+}
+
+// limited reports whether requests wait for a permit of a rate limiter (Microsoft.AspNetCore.RateLimiting).
+func limited(d *snapshot.Doing) bool {
+	return d.Wait == nil && d.Call == nil && len(d.Frames) > 0 && d.Frames[0].Module == "Microsoft.AspNetCore.RateLimiting"
+}
+
+// permitsText says which requests most likely have the permits of a rate limiter: the others in flight.
+func permitsText(all *snapshot.Requests, s *standing) string {
+	others, most := 0, (*snapshot.RequestGroup)(nil)
+	for i := range all.Requests {
+		g := &all.Requests[i]
+		if limited(&g.Doing) {
+			continue
+		}
+		if others += len(g.Requests); most == nil || len(g.Requests) > len(most.Requests) {
+			most = g
+		}
+	}
+	if most == nil {
+		return " No other request is in flight: most likely permits were not given back."
+	}
+	return fmt.Sprintf(" A request has its permit until the request ends. %s in flight without such a wait, first of "+
+		"all for %s %s.", phrase.Counted(others, "request is", "requests are"), most.Method, most.Path)
+}
+
 // waitsForText is a clause about what requests wait for.
 func (e *evidence) waitsForText(d *snapshot.Doing) string {
 	switch {
+	case limited(d):
+		return "The requests wait for a permit of a rate limiter"
 	case d.Call != nil:
 		return "The requests wait for a call to " + d.Call.Authority
 	case d.Wait != nil:

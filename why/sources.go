@@ -246,6 +246,9 @@ func chainDoes(c *snapshot.TaskChain, of int) string {
 		timer := ""
 		if w.Kind == snapshot.AwaitsTimer {
 			timer = "a timer"
+			if w.HasDue && w.Due > 0 {
+				timer += " that fires in " + phrase.Seconds(w.Due)
+			}
 		}
 		does = awaits(w, gather.QueuedFor(w), timer)
 	}

@@ -43,9 +43,9 @@ func KeptBy(subject string, path *snapshot.HeapPath) string {
 
 // Way is a path as one line: the beginning and the end. The program's own code knows the end.
 func Way(path *snapshot.HeapPath) string {
-	parts := []string{path.Beginning()}
-	left := len(path.Steps) - shownOnPaths
-	for i, s := range path.Steps {
+	parts, steps := beginning(path)
+	left := len(steps) - shownOnPaths
+	for i, s := range steps {
 		if first := shownOnPaths / 4; left > 0 && i >= first && i < first+left {
 			if i == first {
 				parts = append(parts, "…")
@@ -59,6 +59,33 @@ func Way(path *snapshot.HeapPath) string {
 		parts = append(parts, name)
 	}
 	return strings.Join(parts, " → ")
+}
+
+// beginning is how a line about a path begins, and the steps that follow. Objects of .NET between a root of .NET and the
+// first own object are left out: a timer and a suspended method say the same.
+func beginning(path *snapshot.HeapPath) (parts []string, rest []snapshot.HeapStep) {
+	own := slices.IndexFunc(path.Steps, func(s snapshot.HeapStep) bool { return !snapshot.Framework(s.Type) })
+	if own <= 0 || path.Static == "" || !snapshot.Framework(path.Static) {
+		return []string{path.Beginning()}, path.Steps
+	}
+	for _, s := range path.Steps[:own] {
+		for _, h := range holders {
+			if strings.Contains(s.Type, h.in) && !slices.Contains(parts, h.what) {
+				parts = append(parts, h.what)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return []string{path.Beginning()}, path.Steps
+	}
+	return parts, path.Steps[own:]
+}
+
+// holders are what objects of .NET stand for, by a part of the name of their type.
+var holders = []struct{ in, what string }{
+	{"System.Threading.TimerQueueTimer", "a timer"},
+	{"+AsyncStateMachineBox<", "a suspended async method"},
+	{"System.Runtime.CompilerServices.Continuation", "a suspended async method"},
 }
 
 // Exception is the type and the beginning of the message of an exception.
