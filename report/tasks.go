@@ -78,6 +78,8 @@ func chainText(c *snapshot.TaskChain) string {
 		return "running"
 	case c.WaitsFor == nil:
 		return string(c.State)
+	case c.State == snapshot.TaskWaiting && c.Circular:
+		return "waiting for " + awaitedText(c.WaitsFor) + ", which waits for this method"
 	case c.State == snapshot.TaskWaiting:
 		return "waiting for " + awaitedText(c.WaitsFor)
 	case c.WaitsFor.Kind == snapshot.AwaitsYield:

@@ -72,6 +72,7 @@ type jsonChain struct {
 	Count    int                `json:"count"`
 	State    snapshot.TaskState `json:"state"`
 	WaitsFor *jsonAwaited       `json:"waitsFor,omitempty"`
+	Circular bool               `json:"circular,omitempty"`
 	Threads  []jsonOwner        `json:"threads,omitempty"`
 	Frames   []*jsonFrame       `json:"frames"`
 }
@@ -107,7 +108,7 @@ type jsonTimer struct {
 }
 
 func jsonChainOf(c *snapshot.TaskChain) jsonChain {
-	out := jsonChain{Count: c.Count, State: c.State, Frames: []*jsonFrame{}}
+	out := jsonChain{Count: c.Count, State: c.State, Circular: c.Circular, Frames: []*jsonFrame{}}
 	for i := range c.Frames {
 		out.Frames = append(out.Frames, jsonFrameOf(&c.Frames[i]))
 	}

@@ -30,7 +30,7 @@ func of(j func(*gather.Evidence) []profile.Verdict) judge {
 
 // judges are all judges.
 var judges = []judge{
-	of(stopped.Held), of(stopped.Debugger), judgeDeadlock, judgeCallbacks, of(stopped.Suspension),
+	of(stopped.Held), of(stopped.Debugger), judgeDeadlock, judgeCircles, judgeCallbacks, of(stopped.Suspension),
 	of(stopped.Finalizer), judgeShutdown, of(limits.Throttled), of(limits.Memory), of(limits.HeapLimit),
 	of(limits.Descriptors), judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks,
 	judgeSpinLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgePulses, judgeRetries, judgeThreads,

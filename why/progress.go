@@ -370,7 +370,8 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 		v.Text += fmt.Sprintf(", and the oldest was begun %s ago",
 			phrase.Seconds(after.Requests.CapturedAt.Sub(s.oldest)))
 	}
-	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing), phrase.Method(placeFrame(s.group.Doing.Frames)))
+	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing),
+		phrase.Method(placeFrame(s.group.Doing.Frames)))
 	if limited(&s.group.Doing) {
 		v.Text += permitsText(after.Requests, s)
 	}
@@ -418,7 +419,8 @@ func placeFrame(frames []snapshot.Frame) *snapshot.Frame {
 
 // limited reports whether requests wait for a permit of a rate limiter (Microsoft.AspNetCore.RateLimiting).
 func limited(d *snapshot.Doing) bool {
-	return d.Wait == nil && d.Call == nil && len(d.Frames) > 0 && d.Frames[0].Module == "Microsoft.AspNetCore.RateLimiting"
+	return d.Wait == nil && d.Call == nil && len(d.Frames) > 0 &&
+		d.Frames[0].Module == "Microsoft.AspNetCore.RateLimiting"
 }
 
 // permitsText says which requests most likely have the permits of a rate limiter: the others in flight.

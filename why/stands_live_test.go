@@ -49,6 +49,10 @@ func TestStands(t *testing.T) {
 				"callbacks of timers run at the same time, in Depot.Rounds.Walk", "none has gone on",
 			}},
 			{"rounds-pace", "", "", nil},
+			{"session-own", profile.CauseDeadlock, profile.Certain, []string{
+				"3 async methods wait for their own end, each in Depot.Session.", "None has gone on in",
+			}},
+			{"session-awaited", "", "", nil},
 			{"desk-deaf", profile.CauseLockContention, profile.Possible, []string{
 				"1 thread has waited for Desk.desk", "in Depot.Desk.Sit", "no thread has got it",
 				"The holder waits for input or output", "in Depot.Desk.Ask",

@@ -74,6 +74,9 @@ func KeyOf(c *snapshot.TaskChain, targets bool) string {
 		key = append(key, 1)
 	}
 	key = append(key, c.State...)
+	if c.Circular {
+		key = append(key, 2)
+	}
 	if w := c.WaitsFor; w != nil {
 		key = append(append(append(key, 1), w.Kind...), 0)
 		key = append(append(key, w.Type...), 0)

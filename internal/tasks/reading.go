@@ -149,10 +149,11 @@ func (t *Walk) readChain(obj arch.Addr) (out *snapshot.TaskChain, alive bool, er
 	if err != nil || !alive {
 		return nil, alive || err != nil, err
 	}
-	if steps, obj, err = t.inner(steps, obj); err != nil {
+	steps, obj, circular, err := t.inner(steps, obj)
+	if err != nil {
 		return nil, true, err
 	}
-	out = &snapshot.TaskChain{Count: 1, State: snapshot.TaskRunning}
+	out = &snapshot.TaskChain{Count: 1, State: snapshot.TaskRunning, Circular: circular}
 	first := steps[0]
 	run := t.running[obj]
 	if first.Task() != 0 {
@@ -211,26 +212,32 @@ func (t *Walk) steps(obj arch.Addr) (steps []async.Step, alive bool, err error) 
 
 // inner follows a chain inwards, to the methods that the first method waits for. As a rule there are none. But the
 // walk may have missed methods that were moved meanwhile or had not been suspended yet, and a chain is never shown
-// without the inner methods. A method with several waiters has a chain of its own.
-func (t *Walk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.Addr, error) {
+// without the inner methods. A method with several waiters has a chain of its own. circular: the innermost method waits
+// for a method of the chain.
+func (t *Walk) inner(
+	steps []async.Step, obj arch.Addr,
+) (list []async.Step, innermost arch.Addr, circular bool, err error) {
 	for range maxInner {
 		if !isSuspended(&steps[0]) {
 			break
 		}
 		at, err := t.awaitedMethod(&steps[0])
 		if err != nil || at == 0 {
-			return steps, obj, err
+			return steps, obj, false, err
+		}
+		if leadsTo(steps, at) {
+			return steps, obj, true, nil
 		}
 		longer, alive, err := t.steps(at)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		if !alive || len(longer) <= len(steps) || !leadsTo(longer, obj) {
 			break
 		}
 		steps, obj = longer, at
 	}
-	return steps, obj, nil
+	return steps, obj, false, nil
 }
 
 // maxInner bounds the number of methods of inner.

@@ -69,6 +69,8 @@ static class Program
         ["recall-slow"] = Recall.Slow,
         ["rounds-pile"] = Rounds.Pile,
         ["rounds-pace"] = Rounds.Pace,
+        ["session-own"] = Session.Own,
+        ["session-awaited"] = Session.Awaited,
         ["desk-deaf"] = Desk.Deaf,
         ["desk-standby"] = Desk.Standby,
     };

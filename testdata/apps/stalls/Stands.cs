@@ -6,6 +6,7 @@ using System.Net;
 using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using System.Threading;
+using System.Threading.Tasks;
 using Common;
 
 namespace Depot;
@@ -322,4 +323,39 @@ static class Desk
         partner = office.Accept();
         line.Receive(new byte[1]);
     }
+}
+
+/// <summary>Sessions, whose loops are async methods.</summary>
+sealed class Session
+{
+    static readonly List<Session> sessions = [];
+    Task loop = Task.CompletedTask;
+    bool last;
+
+    /// <summary>The loops wait for their own ends.</summary>
+    public static void Own()
+    {
+        for (int i = 0; i < 3; i++) Begin(new Session { last = true });
+    }
+
+    /// <summary>Healthy: somebody waits for the ends of the loops, which go on.</summary>
+    public static void Awaited()
+    {
+        for (int i = 0; i < 3; i++) _ = Begin(new Session()).Close();
+    }
+
+    static Session Begin(Session s)
+    {
+        sessions.Add(s);
+        s.loop = s.Loop();
+        return s;
+    }
+
+    async Task Loop()
+    {
+        do await Task.Delay(50); while (!last);
+        await Close();
+    }
+
+    async Task Close() => await loop;
 }
