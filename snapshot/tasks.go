@@ -45,8 +45,8 @@ type TaskChain struct {
 	// methods that it calls. The code does not tell which. Completer is the index of the innermost such method's frame.
 	Completes bool
 	Completer int
-	// Circular: the innermost method waits for one of the chain's other methods, which awaits the innermost method. None
-	// of the circle goes on.
+	// Circular: the innermost method waits for one of the chain's other methods, which awaits the innermost method.
+	// None of the circle goes on.
 	Circular bool
 }
 

@@ -9,7 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// judgeCircles looks for async methods that wait for one another in a circle, such as a method that awaits its own task.
+// judgeCircles looks for async methods that wait for one another in a circle, such as a method that awaits its own
+// task.
 func judgeCircles(e *evidence) (out []profile.Verdict) {
 	if _, _, ok := e.Progressed(); !ok {
 		return nil
@@ -21,10 +22,11 @@ func judgeCircles(e *evidence) (out []profile.Verdict) {
 			continue
 		}
 		first, last := &c.Frames[0], &c.Frames[len(c.Frames)-1]
-		text := fmt.Sprintf("Deadlock: an async method waits for its own end. It is %s, and waits", phrase.Method(first))
+		text := fmt.Sprintf("Deadlock: an async method waits for its own end. It is %s, and waits",
+			phrase.Method(first))
 		if c.Count > 1 {
-			text = fmt.Sprintf("Deadlock: %d async methods wait for their own end, each in %s. Each waits", c.Count,
-				phrase.Method(first))
+			text = fmt.Sprintf("Deadlock: %d async methods wait for their own end, each in %s. Each waits",
+				c.Count, phrase.Method(first))
 		}
 		target := cmp.Or(c.WaitsFor.Target, last.Display)
 		text += fmt.Sprintf(" for %s, which awaits %s, directly or not. None has gone on in %s.", target, first.Display,

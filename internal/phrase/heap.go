@@ -61,8 +61,8 @@ func Way(path *snapshot.HeapPath) string {
 	return strings.Join(parts, " → ")
 }
 
-// beginning is how a line about a path begins, and the steps that follow. Objects of .NET between a root of .NET and the
-// first own object are left out: a timer and a suspended method say the same.
+// beginning is how a line about a path begins, and the steps that follow. Objects of .NET between a root of .NET and
+// the first own object are left out: a timer and a suspended method say the same.
 func beginning(path *snapshot.HeapPath) (parts []string, rest []snapshot.HeapStep) {
 	own := slices.IndexFunc(path.Steps, func(s snapshot.HeapStep) bool { return !snapshot.Framework(s.Type) })
 	if own <= 0 || path.Static == "" || !snapshot.Framework(path.Static) {
