@@ -153,19 +153,78 @@ const maxHolders = 3
 
 // holdersText names the likely holders of a semaphore's permits, or the likely
 // completers of a task.
-func holdersText(s *snapshot.Snapshot, l *snapshot.LockState) string {
+func holdersText(s *snapshot.Snapshot, kind snapshot.LockKind, holders []snapshot.WaitNode) string {
 	var names []string
-	for _, p := range l.Holders[:min(len(l.Holders), maxHolders)] {
+	for _, p := range holders[:min(len(holders), maxHolders)] {
 		names = append(names, nodeName(s, p))
 	}
-	if left := len(l.Holders) - maxHolders; left > 0 {
+	if left := len(holders) - maxHolders; left > 0 {
 		names = append(names, fmt.Sprintf("%d more", left))
 	}
 	verb := "a permit is held, most likely, by "
-	if l.Kind == snapshot.TaskLock {
+	if kind == snapshot.TaskLock {
 		verb = "needs, most likely, "
 	}
 	return verb + strings.Join(names, ", ")
+}
+
+// permitQueues prints the queues of async methods for permits.
+func (p *graphPrinter) permitQueues() {
+	if len(p.s.PermitQueues) == 0 {
+		return
+	}
+	p.paint(bold, "Semaphores that async methods wait for:")
+	p.end()
+	for i := range p.s.PermitQueues {
+		q := &p.s.PermitQueues[i]
+		p.text("  ")
+		p.paint(bold, needThing(&snapshot.LikelyEdge{Type: q.Type, Object: q.Object, Field: q.Field}))
+		p.property(dim, counted(q.Awaits, "async waiter", "async waiters"))
+		p.end()
+		if len(q.Holders) > 0 {
+			p.paint(plain, "    "+holdersText(p.s, snapshot.SemaphoreLock, q.Holders))
+			if h := q.Holders[0]; h.Await >= 0 && p.s.Awaits[h.Await].WaitsFor != nil {
+				p.property(plain, "awaits "+awaitedText(p.s.Awaits[h.Await].WaitsFor))
+			}
+			p.end()
+			p.holder(q.Holders[0])
+		}
+		if len(q.Frames) > 0 {
+			p.text("    the longest waiter:")
+			p.end()
+			p.awaitFrames(&snapshot.Await{Frames: q.Frames}, 6)
+		}
+	}
+	p.end()
+}
+
+type jsonPermitQueue struct {
+	Object  string         `json:"object"`
+	Type    string         `json:"type"`
+	Field   string         `json:"field,omitempty"`
+	Awaits  int            `json:"awaits"`
+	Holders []jsonWaitNode `json:"likelyHolders,omitempty"`
+	Frames  []*jsonFrame   `json:"frames,omitempty"`
+}
+
+// permitQueues writes the queues of async methods for permits.
+func (j *graphJSON) permitQueues(c *jsonwriter.Writer) {
+	if len(j.s.PermitQueues) == 0 {
+		return
+	}
+	c.Text(",")
+	c.Key("permitQueues")
+	c.List(len(j.s.PermitQueues), func(i int) {
+		q := &j.s.PermitQueues[i]
+		out := jsonPermitQueue{Object: address(q.Object), Type: q.Type, Field: q.Field, Awaits: q.Awaits}
+		for _, h := range q.Holders[:min(len(q.Holders), maxListedHolders)] {
+			out.Holders = append(out.Holders, j.node(h))
+		}
+		for k := range q.Frames {
+			out.Frames = append(out.Frames, jsonFrameOf(&q.Frames[k]))
+		}
+		c.Value(out)
+	})
 }
 
 // jsonWaitNode is a thread, or a suspended async method, with its wait.

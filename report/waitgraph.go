@@ -353,6 +353,7 @@ func (p *graphPrinter) states() {
 		}
 	}
 	p.section("Locks that threads wait for:", locks)
+	p.permitQueues()
 	p.section("What else threads wait for:", others)
 	if p.all {
 		p.section("The main thread waits for the end of Main:", ends)
@@ -393,7 +394,7 @@ func (p *graphPrinter) state(l *snapshot.LockState) {
 	}
 	p.end()
 	if len(l.Holders) > 0 {
-		p.paint(plain, "    "+holdersText(p.s, l))
+		p.paint(plain, "    "+holdersText(p.s, l.Kind, l.Holders))
 		p.end()
 		p.holder(l.Holders[0])
 	}

@@ -86,6 +86,7 @@ func WaitGraphJSON(w io.Writer, s *snapshot.Snapshot, g *snapshot.WaitGraph) err
 	j.deadlocks(c, "deadlocks", g.Deadlocks)
 	j.deadlocks(c, "suspected", g.Suspected)
 	j.likely(c, g.Likely)
+	j.permitQueues(c)
 	if s.Stop != nil {
 		c.Field("stop", jsonHeapStopOf(s.Stop))
 	}

@@ -117,7 +117,7 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 		l := &p.g.Locks[b.lock]
 		lines = []string{stateName(l), apartText(l), fmt.Sprintf("%d threads cannot go on", l.Blocked)}
 		if len(l.Holders) > 0 {
-			title = strings.Join(lines, "\n") + "\n" + holdersText(p.s, l)
+			title = strings.Join(lines, "\n") + "\n" + holdersText(p.s, l.Kind, l.Holders)
 		}
 	case b.who.Await >= 0:
 		a := &p.s.Awaits[b.who.Await]

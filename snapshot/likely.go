@@ -41,6 +41,16 @@ type LikelyEdge struct {
 	Ends bool
 }
 
+// PermitQueue is the async methods that wait for a SemaphoreSlim whose permits are all taken.
+type PermitQueue struct {
+	Object  uint64 // the semaphore, at that moment
+	Type    string
+	Field   string     // as in Wait
+	Awaits  int        // number of async methods in the queue
+	Frames  []Frame    // of kind Async: the longest waiter, and the methods that await it; none: not known
+	Holders []WaitNode // of permits, most likely, by their code; none: not known
+}
+
 // Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between
 // taking and releasing a permit, by its code. The waiters are async methods. Most likely somebody did not release a
 // permit: after an exception, for example. If only threads wait, the permits are Leased.

@@ -28,6 +28,8 @@ type Snapshot struct {
 	// Awaits and LikelyEdges are the likely wait edges, if they were asked for.
 	Awaits      []Await
 	LikelyEdges []LikelyEdge
+	// PermitQueues are the queues of async methods for permits, the longest first, if likely wait edges were asked for.
+	PermitQueues []PermitQueue
 	// Lost are the permits without a likely holder for which others wait, if Lost was asked for, of all threads.
 	Lost []Lost
 	// Stop says how long all threads stood still, and whether everything is of one moment; nil: no stop was asked for.

@@ -152,6 +152,7 @@ func (e *evidence) stalledMethods(before, after *gather.FlightLook) (out []profi
 		if thing == gather.FullChannel {
 			e.addReaders(&out[0], after.Tasks)
 		}
+		e.addHolder(&out[0], c.WaitsFor, own)
 	}
 	return out
 }
@@ -389,6 +390,9 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	if own := awaitsSource(&s.group.Doing); own != "" {
 		e.addSource(&v, own)
+	}
+	if e.addHolder(&v, s.group.Doing.WaitsFor, gather.OwnFrame(s.group.Doing.Frames)) {
+		v.Certainty = profile.Likely
 	}
 	switch n := e.RequestsEnded(); {
 	case n == 0:

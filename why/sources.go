@@ -250,7 +250,7 @@ func chainDoes(c *snapshot.TaskChain, of int) string {
 				timer += " that fires in " + phrase.Seconds(w.Due)
 			}
 		}
-		does = awaits(w, gather.QueuedFor(w), timer)
+		does = awaits(w, ofClient(c.Frames), gather.QueuedFor(w), timer)
 	}
 	if own := gather.OwnFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
 		does += ", in " + phrase.Method(own)

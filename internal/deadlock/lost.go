@@ -16,6 +16,7 @@ import (
 // Bounds of the search and of the report.
 const (
 	maxLost   = 16
+	maxQueues = 256
 	maxQueue  = 1 << 16 // waiters for one semaphore
 	maxQueued = 1 << 20 // waiters for all semaphores
 )
@@ -26,7 +27,7 @@ const (
 // possible holder of a permit was not seen. Async iterators that have a permit are always reported: whether somebody
 // goes on with an iterator can be told without the other holders.
 func (l *likely) findLost() {
-	l.out.Lost = nil
+	l.out.Lost, l.out.PermitQueues = nil, nil
 	if l.out.Unsearched != "" {
 		return
 	}
@@ -34,7 +35,7 @@ func (l *likely) findLost() {
 		slices.ContainsFunc(l.out.Threads, hasMoreFrames)
 	room := maxQueued
 	for i, sem := range l.t.Objects[tasks.SemaphoreClass] {
-		if i%64 == 0 && l.t.Stopped() || len(l.out.Lost) == maxLost || room <= 0 {
+		if i%64 == 0 && l.t.Stopped() || room <= 0 {
 			break
 		}
 		first, n := l.queueOf(sem)
@@ -45,7 +46,10 @@ func (l *likely) findLost() {
 			l.findWaiting()
 			hidden = hidden || l.blind
 		}
-		if l.yields[sem] == nil && (hidden || len(l.holders[sem]) > 0) {
+		if len(l.out.PermitQueues) < maxQueues {
+			l.addQueue(sem, first, n)
+		}
+		if len(l.out.Lost) == maxLost || l.yields[sem] == nil && (hidden || len(l.holders[sem]) > 0) {
 			continue
 		}
 		if lost, ok := l.lost(sem, first); ok {
@@ -59,6 +63,43 @@ func (l *likely) findLost() {
 	slices.SortStableFunc(l.out.Lost, func(a, b snapshot.Lost) int {
 		return cmp.Compare(b.Awaits+b.Threads, a.Awaits+a.Threads)
 	})
+	slices.SortStableFunc(l.out.PermitQueues, func(a, b snapshot.PermitQueue) int {
+		return cmp.Compare(b.Awaits, a.Awaits)
+	})
+}
+
+// addQueue adds the queue of a semaphore.
+func (l *likely) addQueue(sem, first arch.Addr, n int) {
+	q := snapshot.PermitQueue{Object: uint64(sem), Awaits: n, Holders: slices.Clone(l.holders[sem])}
+	for _, d := range l.known[sem] {
+		q.Field = cmp.Or(q.Field, d.field)
+	}
+	var steps []async.Step
+	stands := l.p.Moments().Read(func() error {
+		class, err := l.p.Managed.Objects.Class(sem)
+		if err != nil {
+			return err
+		}
+		q.Type, steps = class.Display, nil
+		box := l.waiting[first]
+		if box == 0 {
+			return nil
+		}
+		if steps, err = l.waitingSteps(box); err != nil {
+			return err
+		}
+		chain, err := l.t.Reader.Awaiting(box)
+		steps = append(steps, chain.Steps...)
+		return err
+	}, nil)
+	if !stands {
+		return
+	}
+	steps = l.p.ProgramSteps(steps)
+	for i := range steps {
+		q.Frames = append(q.Frames, l.t.Frame(steps, i))
+	}
+	l.out.PermitQueues = append(l.out.PermitQueues, q)
 }
 
 // hasMoreFrames reports whether a thread's stack may have unseen methods.

@@ -412,6 +412,9 @@ func (l *likely) finish() {
 	for i := range g.Locks {
 		add(g.Locks[i].Holders)
 	}
+	for i := range l.out.PermitQueues {
+		add(l.out.PermitQueues[i].Holders)
+	}
 	for at := range wanted {
 		a := &l.out.Awaits[at]
 		var chain async.Chain

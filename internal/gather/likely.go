@@ -18,16 +18,13 @@ func (g *Gatherer) likely(ctx context.Context) {
 	}
 	g.progress("permits of semaphores")
 	first, err := g.p.SnapshotWaits(ctx, nil)
-	if err != nil || len(first.LikelyEdges)+len(first.Lost) == 0 {
+	if err != nil || len(first.LikelyEdges)+len(first.Lost)+len(first.PermitQueues) == 0 {
 		return
 	}
 	if len(first.Lost) > 0 && session.Sleep(ctx, LostGap) {
 		if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
 			g.Lost = g.unkept(ctx, StillLost(first.Lost, again.Lost))
 		}
-	}
-	if len(first.LikelyEdges) == 0 {
-		return
 	}
 	g.Likely = first
 	if len(first.WaitGraph().Likely) == 0 || !session.Sleep(ctx, LikelyGap) {
