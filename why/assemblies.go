@@ -33,8 +33,8 @@ func judgeAssemblies(e *evidence) []profile.Verdict {
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: l.Certainty(e.Age, l.Path),
-		Text: fmt.Sprintf("Assemblies pile up: %s are loaded and stay, %s. The number has grown like this since the "+
-			"program started, %s ago.", phrase.Number(int64(l.Pile.Count)), l.More(), phrase.Seconds(e.Age)),
+		Text: fmt.Sprintf("Assemblies pile up: %s are loaded and stay, %s. %s", phrase.Number(int64(l.Pile.Count)),
+			l.More(), l.Whole(e.Age)),
 		Evidence: e.grownOld(),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.Process.PID),
 			fmt.Sprintf("clrsnap heap %d --roots '^%s$'", e.Process.PID, regexp.QuoteMeta(gather.AssemblyClass))},

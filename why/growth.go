@@ -24,6 +24,12 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	var path *snapshot.HeapPath
 	for i := range growing {
 		k := e.keeper(&growing[i])
+		if v := e.backlog(&growing[i], k); v != nil {
+			return []profile.Verdict{*v}
+		}
+		if growing[i].Small {
+			continue
+		}
 		if k != nil && strings.HasPrefix(k.Static, "System.Threading.ThreadPool.") {
 			continue // work that waits for a worker is judged with the pool
 		}
@@ -49,7 +55,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	}
 	v := pileVerdict(&growing[best], e, path)
 	for i := range growing[:min(len(growing), phrase.ShownSites+1)] {
-		if p := &growing[i]; i != best {
+		if p := &growing[i]; i != best && !p.Small {
 			v.Evidence = append(v.Evidence, profile.Evidence{Text: "Grows as well: " + p.Short() + "."})
 		}
 	}
@@ -106,7 +112,7 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 		v.Text += fmt.Sprintf(" All kept objects of %s keep %s.", p.Element, phrase.BytesOf(int64(e.Rows[i].Bytes)))
 	}
 	if path != nil {
-		v.Text += phrase.KeptBy("The objects are", path)
+		v.Text += phrase.KeptBy("The objects are", path) + meaning(path)
 		if l := e.LastFlight(); l != nil && throughChannel(path) {
 			e.addReaders(&v, l.Tasks)
 		} else {
@@ -123,6 +129,18 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 	}
 	v.Evidence = append(v.Evidence, e.grownOld()...)
 	return v
+}
+
+// meaning says what a known collection of a package is for.
+func meaning(path *snapshot.HeapPath) string {
+	for _, s := range path.Steps {
+		if s.Type == "Microsoft.Extensions.DependencyInjection.ServiceLookup.ServiceProviderEngineScope" &&
+			s.Field == "_disposables" {
+			return " A service provider keeps each IDisposable that it has made until its scope ends. The scope of the " +
+				"root provider ends with the program."
+		}
+	}
+	return ""
 }
 
 // allocatedIn is where most objects of a type were allocated, by bytes, in the recording; nil: in many places, or not
@@ -175,6 +193,12 @@ func (e *evidence) addFailed(v *profile.Verdict, path *snapshot.HeapPath) {
 	}
 }
 
+// A type whose old objects grew less, in bytes, or less than a part of the most grown type, is not worth a line.
+const (
+	leastOld   = 64 << 10
+	notableOld = 20
+)
+
 // grownOld tells the growth of the old generations and large objects.
 func (e *evidence) grownOld() (out []profile.Evidence) {
 	first, last := &e.Heaps[0], &e.Heaps[len(e.Heaps)-1]
@@ -183,11 +207,14 @@ func (e *evidence) grownOld() (out []profile.Evidence) {
 			phrase.BytesOf(first.OldBytes()),
 			phrase.BytesOf(last.OldBytes())),
 	})
-	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
+	list := gather.Grown(first, last, gather.Old)
+	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent || len(list) == 0 {
 		return out
 	}
-	list := gather.Grown(first, last, gather.Old)
 	for _, g := range list[:min(len(list), phrase.ShownSites)] {
+		if g.Bytes < leastOld || notableOld*g.Bytes < list[0].Bytes {
+			break
+		}
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s: %s more objects, %s more.", g.Name, phrase.Number(g.Count), phrase.BytesOf(g.Bytes)),
 		})

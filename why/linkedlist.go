@@ -99,7 +99,7 @@ func (l *linkedList) verdict(e *evidence, c profile.Certainty, kept, reason stri
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: c,
 		Text: fmt.Sprintf("Objects pile up: %s objects of %s %s, %s. %s %s", phrase.Number(int64(l.Pile.Count)),
-			l.Row.Type, kept, l.More(), l.SinceStart(e.Age), reason),
+			l.Row.Type, kept, l.More(), l.Whole(e.Age), reason),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.Process.PID),
 			fmt.Sprintf("clrsnap heap %d --roots '^%s$'", e.Process.PID, regexp.QuoteMeta(l.Row.Type))},
 	}

@@ -19,6 +19,8 @@ import (
 const (
 	manyPiled    = 1000
 	grownPile    = 50
+	manyQueued   = 100 // of a queue: see Pile.Small
+	grownQueue   = 10
 	grownShare   = 0.01
 	leastBetween = time.Second
 	fastHandlers = 100 // more in a second; fewer may belong to a start
@@ -58,6 +60,7 @@ type Pile struct {
 	Before int
 	took   time.Duration
 	linked bool // a linked list, which is no cache
+	Small  bool // a queue with so few elements that only a standing reader makes the growth worth a word
 	Same   bool // at the address from before: as elements were added, somebody refers to the collection
 }
 
@@ -72,12 +75,28 @@ func (e *Evidence) Growing() (out []Pile) {
 		return nil
 	}
 	for _, p := range Pairs(first.Piles, last.Piles) {
-		if p.took = took; p.Grows(e.Age) {
+		p.took = took
+		p.Small = p.IsQueue() && p.Count < manyPiled && p.Count >= manyQueued && p.grown() >= grownQueue &&
+			p.steady(e.Age)
+		if p.Small || p.Grows(e.Age) {
 			out = append(out, p)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Pile) int { return cmp.Compare(b.grown(), a.grown()) })
+	slices.SortStableFunc(out, func(a, b Pile) int {
+		if a.Small != b.Small {
+			return cmp.Compare(absent(b.Small), absent(a.Small))
+		}
+		return cmp.Compare(b.grown(), a.grown())
+	})
 	return out
+}
+
+// absent is 0 if there is true, and 1 otherwise.
+func absent(there bool) int {
+	if there {
+		return 0
+	}
+	return 1
 }
 
 // Pairs matches the piles of two looks by address. Moved collections, and events, match the largest rest of equal
@@ -158,14 +177,14 @@ func (p *Pile) Certainty(age time.Duration, path *snapshot.HeapPath) profile.Cer
 		return profile.Possible
 	case p.Kind == heapwalk.Event && fast && path != nil:
 		return profile.Certain
-	case p.Kind == heapwalk.Event && fast, p.Kind != heapwalk.Event && (age >= longAge || p.isQueue()):
+	case p.Kind == heapwalk.Event && fast, p.Kind != heapwalk.Event && (age >= longAge || p.IsQueue()):
 		return profile.Likely
 	}
 	return profile.Possible
 }
 
-// isQueue reports whether a pile is a queue: its elements wait to be taken out.
-func (p *Pile) isQueue() bool {
+// IsQueue reports whether a pile is a queue: its elements wait to be taken out.
+func (p *Pile) IsQueue() bool {
 	return p.Kind == heapwalk.Collection && slices.ContainsFunc(queueTypes, func(t string) bool {
 		return strings.HasPrefix(p.Type, t+"<")
 	})
@@ -189,7 +208,7 @@ const leastPerFlight = 4
 
 // Text describes the growth.
 func (p *Pile) Text(age time.Duration) string {
-	more, all := p.More(), p.SinceStart(age)
+	more, all := p.More(), p.Whole(age)
 	switch p.Kind {
 	case heapwalk.Event:
 		targets := p.Element
@@ -216,14 +235,18 @@ func (p *Pile) Text(age time.Duration) string {
 		return fmt.Sprintf("%s handles, such as GCHandles, keep an object each, %s%s. More handles are allocated than "+
 			"freed, unless the program needs more and more. %s", phrase.Number(int64(p.Count)), more, of, all)
 	}
-	if p.isQueue() {
+	if p.IsQueue() {
 		return fmt.Sprintf("a %s has %s elements, %s. %s More is put in than is taken out.", p.Type,
 			phrase.Number(int64(p.Count)), more, all)
 	}
-	return fmt.Sprintf("a %s has %s elements, %s. %s Elements are added and not removed, unless the collection is "+
+	last := ""
+	if p.Holds != "" && p.Holds != p.Element {
+		last = fmt.Sprintf(" Most of the last ones are of the type %s.", p.Holds)
+	}
+	return fmt.Sprintf("a %s has %s elements, %s.%s %s Elements are added and not removed, unless the collection is "+
 		"meant to grow.",
 		strings.TrimSuffix(p.Type, "+Tables"), // a ConcurrentDictionary keeps its elements there
-		phrase.Number(int64(p.Count)), more, all)
+		phrase.Number(int64(p.Count)), more, last, all)
 }
 
 // More says how much the pile has grown.
@@ -232,9 +255,10 @@ func (p *Pile) More() string {
 		phrase.Number(phrase.Rate(int64(p.grown()), p.took)))
 }
 
-// SinceStart says since when the pile has grown.
-func (p *Pile) SinceStart(age time.Duration) string {
-	return fmt.Sprintf("It has grown like this since the program started, %s ago.", phrase.Seconds(age))
+// Whole says how long the whole growth takes at the present rate, and how long ago the program started.
+func (p *Pile) Whole(age time.Duration) string {
+	return fmt.Sprintf("At this rate the whole growth takes %s, and the program started %s ago.",
+		phrase.Seconds(time.Duration(p.life()*float64(time.Second))), phrase.Seconds(age))
 }
 
 // calls says what most objects of a sample call; empty: not known.
@@ -262,11 +286,11 @@ func (p *Pile) Short() string {
 // Commands returns the commands that show more.
 func (p *Pile) Commands(pid int) []string {
 	out := []string{fmt.Sprintf("clrsnap heap %d --every 30s", pid)}
-	element := p.Element
+	element := cmp.Or(p.Holds, p.Element)
 	if p.Kind == heapwalk.Token {
 		element = p.Calls
 	}
-	if element == "" || Boxed[element] || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {
+	if element == "" || element == "object" || Boxed[element] || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {
 		return out
 	}
 	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(element)))

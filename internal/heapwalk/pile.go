@@ -22,6 +22,7 @@ type Pile struct {
 	// collection the last type argument, for handles the class of most of a sample. "": static methods are called, or
 	// there are no type arguments
 	Element string
+	Holds   string // of a list of references: the class of most of the last elements; "": of other collections
 	Calls   string // of timers and tokens: the callee of most of a sample; "": static methods, or not known
 }
 

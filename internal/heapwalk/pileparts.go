@@ -2,6 +2,7 @@ package heapwalk
 
 import (
 	"slices"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
@@ -15,6 +16,8 @@ func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
 	switch ok = true; p.Kind {
 	case Event:
 		p.Element, ok = h.targets(f)
+	case Collection:
+		p.Holds = h.lastOf(f)
 	case Timers:
 		p.Calls = h.timersCall(f.at)
 	case Token:
@@ -22,6 +25,33 @@ func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
 		p.Calls = h.called(f.token.sample)
 	}
 	return p, ok
+}
+
+// lastOf names the class of most of the last elements of a list of references; "": no such list, or not known.
+func (h *pileWalk) lastOf(f *foundPile) string {
+	if !strings.HasPrefix(f.class.Display, "System.Collections.Generic.List<") {
+		return ""
+	}
+	objects := h.p.Managed.Objects
+	items, err := objects.Pointer(f.at, f.class.Class, "_items")
+	if err != nil {
+		return ""
+	}
+	at, n, size, err := objects.Elements(items)
+	if err != nil || size != 8 || f.count > n {
+		return ""
+	}
+	var names mostOf
+	for i := max(f.count-sampledPile, 0); i < f.count; i++ {
+		to, err := objects.Word(at + arch.Addr(8*i))
+		if err != nil {
+			return ""
+		}
+		if c, err := objects.Class(arch.Addr(to)); err == nil && to != 0 {
+			names.add(c.Display)
+		}
+	}
+	return names.best
 }
 
 // targets returns the class of the objects that most of a list's first delegates call. It returns false if there is

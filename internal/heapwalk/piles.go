@@ -289,7 +289,7 @@ func (h *pileWalk) result() []Pile {
 }
 
 // PilePath returns the path that keeps a large collection, or the largest similar collection; nil: none of them was
-// found to be kept, or the heap cannot tell. count is the number of elements of that collection. PilePath holds the
+// found to be kept, or the heap cannot tell. A path from a thread's stack comes last. count is the number of elements of that collection. PilePath holds the
 // references between all objects for a while: it takes the memory and the time of Options.Roots.
 func PilePath(ctx context.Context, p *session.Process, like Pile) (
 	keeper *snapshot.HeapPath, count int, err error,
@@ -323,6 +323,7 @@ func PilePath(ctx context.Context, p *session.Process, like Pile) (
 	if ways == nil {
 		return nil, 0, ctx.Err()
 	}
+	onStack, of := (*snapshot.HeapPath)(nil), 0
 	for i := range h.found {
 		n, ok := census.Graph.Number(h.found[i].at)
 		if pile, same := h.describe(&h.found[i]); !ok || !same || pile.Kind != like.Kind ||
@@ -335,9 +336,12 @@ func PilePath(ctx context.Context, p *session.Process, like Pile) (
 			if path.Kept() {
 				return path, h.found[i].count, nil
 			}
+			if onStack == nil && path.Conservative() && h.found[i].at == like.At {
+				onStack, of = path, h.found[i].count
+			}
 		}
 	}
-	return nil, 0, nil
+	return onStack, of, nil
 }
 
 // absent is 0 if there is true, and 1 otherwise.

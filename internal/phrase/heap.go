@@ -26,12 +26,32 @@ func OwnField(path *snapshot.HeapPath) string {
 	return ""
 }
 
+// lastField is the field nearest to the end of a path that is no part of a collection of .NET: "field A.b". If the field
+// belongs to another type than the own field before, both are there; "": none is known.
+func lastField(path *snapshot.HeapPath) string {
+	own := OwnField(path)
+	if own == "" {
+		return ""
+	}
+	for _, s := range slices.Backward(path.Steps) {
+		if s.Field == "" || strings.HasPrefix(s.Type, "System.Collections.") ||
+			strings.HasPrefix(s.Type, "System.Threading.Channels.") {
+			continue
+		}
+		if last := "field " + s.Type + "." + s.Field; last != own {
+			return last + ", reached from " + own
+		}
+		break
+	}
+	return own
+}
+
 // KeptBy says in which field a path ends, and at which root the path begins: a root of .NET is an accident, because the
 // shortest way begins there. The subject comes with its verb. The text begins with a blank; "": neither is known.
 func KeptBy(subject string, path *snapshot.HeapPath) string {
-	field, own := OwnField(path), path.Static == "" || !snapshot.Framework(path.Static)
+	field, own := lastField(path), path.Static == "" || !snapshot.Framework(path.Static)
 	switch {
-	case field != "" && own:
+	case field != "" && own && !path.Conservative():
 		return " " + subject + " in " + field + ", kept by " + path.Beginning() + "."
 	case field != "":
 		return " " + subject + " in " + field + "."
