@@ -67,8 +67,8 @@ func (p *whyPrinter) waits(d *profile.Findings) {
 	if len(d.Waits) == 0 {
 		return
 	}
-	p.paragraph(plain, "", "If the program should be doing something: the following has waited all the time, or "+
-		"waited at the end. That need not be wrong.")
+	p.paragraph(plain, "", "If the program should be doing something: these were found waiting in each look, or in "+
+		"the last one. That need not be wrong.")
 	p.end()
 	for i := range d.Waits {
 		p.paragraph(plain, "  ", d.Waits[i].Text)

@@ -56,7 +56,7 @@ func TestWhy(t *testing.T) {
 		{Text: "2 threads wait in Shop.Feed.Put. One of them, evil\x1b[31m\u202e (4250), waits to add to " +
 			"BlockingCollection<byte[]> 0x7f4a8d415378.",
 			Threads: []snapshot.ThreadRef{{OSThreadID: 4250}, {OSThreadID: 4251}}},
-		{Text: "8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send."},
+		{Text: "8 async methods wait for room in a full channel, in Shop.Outbox.Send."},
 	}
 	cut := diagnosis()
 	cut.Verdicts, cut.Missing, cut.Incomplete = nil,

@@ -38,8 +38,8 @@ func (e *evidence) backlog(p *gather.Pile, path *snapshot.HeapPath) *profile.Ver
 	span := phrase.Seconds(e.LastFlight().At - e.Flights[0].At)
 	v := &profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s items wait in a channel, %s.%s %s takes the items, by its code, and has not gone on in %s: "+
-			"it %s.", phrase.Number(int64(p.Count)), p.More(), phrase.KeptBy("The items are", path),
+		Text: fmt.Sprintf("%s items wait in a channel, %s.%s %s takes the items, by its code, and has not gone on in "+
+			"%s: it %s.", phrase.Number(int64(p.Count)), p.More(), phrase.KeptBy("The items are", path),
 			phrase.Method(&stands.Frames[stands.Reader]), span, chainDoes(stands, stands.Reader)),
 		Evidence: []profile.Evidence{
 			{Text: "The reader has waited here in both looks:", Frames: stands.Frames},

@@ -47,9 +47,10 @@ func judgeCallbacks(e *evidence) []profile.Verdict {
 		return []profile.Verdict{{
 			Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 			Text: fmt.Sprintf("%s disposes of a CancellationTokenRegistration, in %s, and waits until the callback "+
-				"has ended. %s runs callbacks of a CancellationTokenSource and %s, in %s. Neither has gone on in %s.",
+				"has ended. %s, in %s, runs callbacks of a CancellationTokenSource and %s. Neither has gone on in %s: "+
+				"a deadlock.",
 				phrase.ThreadName(refs[0]), phrase.Method(gather.OwnFrame(closer.Frames)), phrase.ThreadName(refs[1]),
-				phrase.Doing(calls), phrase.Method(gather.OwnFrame(calls.Frames)), phrase.Seconds(e.Span())),
+				phrase.Method(gather.OwnFrame(calls.Frames)), phrase.Doing(calls), phrase.Seconds(e.Span())),
 			Evidence: []profile.Evidence{
 				{Text: phrase.ThreadName(refs[0]) + ":", Frames: closer.Frames, Threads: refs[:1]},
 				{Text: phrase.ThreadName(refs[1]) + ":", Frames: calls.Frames, Threads: refs[1:]},

@@ -136,8 +136,8 @@ func meaning(path *snapshot.HeapPath) string {
 	for _, s := range path.Steps {
 		if s.Type == "Microsoft.Extensions.DependencyInjection.ServiceLookup.ServiceProviderEngineScope" &&
 			s.Field == "_disposables" {
-			return " A service provider keeps each IDisposable that it has made until its scope ends. The scope of the " +
-				"root provider ends with the program."
+			return " A service provider keeps each IDisposable that it has made until its scope ends. The scope of " +
+				"the root provider ends with the program."
 		}
 	}
 	return ""
@@ -202,11 +202,13 @@ const (
 // grownOld tells the growth of the old generations and large objects.
 func (e *evidence) grownOld() (out []profile.Evidence) {
 	first, last := &e.Heaps[0], &e.Heaps[len(e.Heaps)-1]
-	out = append(out, profile.Evidence{
-		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.",
-			phrase.BytesOf(first.OldBytes()),
-			phrase.BytesOf(last.OldBytes())),
-	})
+	text := fmt.Sprintf("The old generations and large objects had %s, and have %s now.",
+		phrase.BytesOf(first.OldBytes()), phrase.BytesOf(last.OldBytes()))
+	if diff := last.OldBytes() - first.OldBytes(); max(diff, -diff) < leastOld {
+		text = fmt.Sprintf("The old generations and large objects have %s, as before: new objects are young.",
+			phrase.BytesOf(last.OldBytes()))
+	}
+	out = append(out, profile.Evidence{Text: text})
 	list := gather.Grown(first, last, gather.Old)
 	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent || len(list) == 0 {
 		return out

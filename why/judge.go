@@ -71,6 +71,7 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CausePoolStarvation: {profile.CauseStalled},
 	profile.CauseMemoryPressure: {profile.CauseGC},
 	profile.CauseExceptions:     {profile.CauseCPU},
+	profile.CauseCPU:            {profile.CauseLockContention, profile.CausePoolStarvation, profile.CauseStalled},
 	profile.CauseGC:             {profile.CauseCPU},
 }
 
@@ -93,7 +94,8 @@ func explained(v, o *profile.Verdict) bool {
 		return sharesOwnMethod(v, o)
 	}
 	switch o.Cause {
-	case profile.CauseDeadlock, profile.CauseBlockedIO, profile.CauseRemoteCall, profile.CauseLockContention:
+	case profile.CauseDeadlock, profile.CauseBlockedIO, profile.CauseRemoteCall, profile.CauseLockContention,
+		profile.CauseCPU:
 		return sharesThread(v, o)
 	}
 	return true

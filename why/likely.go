@@ -86,7 +86,13 @@ func (e *evidence) likelyVerdict(d *snapshot.LikelyDeadlock) profile.Verdict {
 		Commands: []string{"clrsnap locks " + e.Again(), "clrsnap tasks " + e.Again()},
 	}
 	if !e.Core() {
-		v.Text += fmt.Sprintf(" None of them has gone on for at least %s.", phrase.Seconds(gather.LikelyGap))
+		over := gather.LikelyGap
+		if still := e.stillWaiting(); !slices.ContainsFunc(d.Members, func(m snapshot.WaitNode) bool {
+			return m.Thread >= 0 && !still[s.Threads[m.Thread].OSThreadID]
+		}) && slices.ContainsFunc(d.Members, func(m snapshot.WaitNode) bool { return m.Thread >= 0 }) {
+			over = e.Span()
+		}
+		v.Text += fmt.Sprintf(" None of them has gone on for at least %s.", phrase.Seconds(over))
 	}
 	for _, c := range chains[:min(len(chains), maxShown)] {
 		v.Evidence = append(v.Evidence, partyEvidence(s, c[len(c)-1])) // it has the stack of all

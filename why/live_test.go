@@ -419,7 +419,7 @@ func TestStandstill(t *testing.T) {
 			certainty profile.Certainty // "": nothing is wrong
 			says      []string
 		}{
-			{"reader", profile.Likely, []string{"5 async methods wait for room in a channel, which is full, in " +
+			{"reader", profile.Likely, []string{"5 async methods wait for room in a full channel, in " +
 				"Shop.Stuck.Send", "Nobody is seen who takes items from a channel. Shop.Stuck.Carry{async}, which " +
 				"did, has ended with System.FormatException: no such street."}},
 			{"phases", profile.Possible, []string{"3 threads wait, such as phase-", "waits at Barrier",

@@ -33,6 +33,7 @@ type convoy struct {
 	example  *snapshot.Thread
 	object   uint64
 	holders  []*snapshot.Thread // in looks with a holder
+	owners   []*snapshot.Thread // that the lock names, in the other looks
 	threads  []snapshot.ThreadRef
 	stuck    []snapshot.ThreadRef // threads that have waited the whole time and have not moved
 	standing bool                 // neither has the holder moved, which does not wait for work in turn
@@ -116,6 +117,7 @@ func (c *convoy) findStuck(threads []gather.Watched) {
 			c.pooled = c.pooled || w.Last().Role == gather.WorkerRole
 		}
 	}
+	c.alwaysOwned(len(c.waiters))
 	if len(c.holders) == 0 || c.takesTurns() {
 		return
 	}
@@ -142,13 +144,23 @@ func (c *convoy) add(l *gather.Look, lock *snapshot.LockState, waiters []*snapsh
 	c.object, c.example, c.threads = lock.Object, waiters[0], nil
 	for _, t := range waiters {
 		c.threads = append(c.threads, gather.Ref(t))
-		if m := gather.OwnMethod(t); m != "" {
-			c.in[m]++
-		}
+		c.in[gather.OwnMethod(t)]++
 	}
 	if h := l.Holder(lock.Object); h != nil {
 		c.holders = append(c.holders, h)
+	} else if lock.Owner != nil {
+		c.owners = append(c.owners, l.ByID()[lock.Owner.OSThreadID])
 	}
+}
+
+// alwaysOwned takes the owner that the lock names as the holder, if the lock names the same owner in all looks, and
+// waiters stand.
+func (c *convoy) alwaysOwned(looks int) {
+	if len(c.holders) > 0 || len(c.stuck) == 0 || len(c.owners) < looks || slices.ContainsFunc(c.owners,
+		func(t *snapshot.Thread) bool { return t == nil || t.OSThreadID != c.owners[0].OSThreadID }) {
+		return
+	}
+	c.holders = c.owners
 }
 
 // harmful reports whether the lock has many waiters. waiting is how many threads waited for locks on average, by the
@@ -190,6 +202,10 @@ func (e *evidence) waitingForLocks() (float64, bool) {
 }
 
 func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdict {
+	elsewhere := len(c.in) > 1
+	if delete(c.in, ""); len(c.in) == 0 { // code of .NET or of packages
+		elsewhere = false
+	}
 	in, _ := c.in.Top()
 	own := gather.OwnFrame(c.example.Frames)
 	place := in
@@ -199,7 +215,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	if place == "" {
 		place = phrase.Method(own)
 	}
-	if len(c.in) > 1 {
+	if elsewhere {
 		place = "in " + place + " and elsewhere"
 	} else {
 		place = "in " + place

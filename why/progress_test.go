@@ -127,7 +127,7 @@ func TestStalledMethods(t *testing.T) {
 		{"grows", semaphore, 1, 20, 1, 30, 0,
 			"30 async methods wait for a permit of a SemaphoreSlim, in Shop.Books.Book, and become more: none of the " +
 				"20 that"},
-		{"full", written, 1, 20, 1, 21, 0, "room in a channel, which is full"},
+		{"full", written, 1, 20, 1, 21, 0, "room in a full channel"},
 		{"consumers", read, 1, 20, 1, 30, 0, ""},
 		{"moves", semaphore, 1, 20, 2, 40, 0, ""},
 		{"wait again", semaphore, 1, 20, 1, 30, 1, ""},

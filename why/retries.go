@@ -176,8 +176,8 @@ func (e *evidence) failsAgain() []profile.Verdict {
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseStalled, Certainty: profile.Possible,
-		Text: fmt.Sprintf("One piece of work may fail each time that it is tried: %s catches %s %s a second, thrown "+
-			"%s, and pauses between the tries.", in, phrase.Number(rate), t.Type, gather.ThrownAt(stack)),
+		Text: fmt.Sprintf("The same failure comes again and again: %s catches %s %s a second, thrown %s, and pauses "+
+			"between the tries.", in, phrase.Number(rate), t.Type, gather.ThrownAt(stack)),
 		Evidence: []profile.Evidence{
 			{Text: "The exceptions are thrown here:", Frames: stack}, {Text: "The pause:", Frames: pauses},
 		},

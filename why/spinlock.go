@@ -58,17 +58,32 @@ func judgeSpinLocks(e *evidence) []profile.Verdict {
 	if n := len(list); n > 1 {
 		who, got = fmt.Sprintf("%d threads spin, such as %s,", n, phrase.ThreadName(gather.Ref(first))), "none has"
 	}
+	here := "The thread spins here:"
+	if len(list) > 1 {
+		here = "One of them spins here:"
+	}
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for %s, in %s, and %s got the lock in %s. %s", who,
-			phrase.ObjectOf(first.Wait, "a SpinLock"), phrase.Method(own), got, phrase.Seconds(e.Span()), reason),
-		Evidence: []profile.Evidence{{Text: "The thread spins here:", Frames: first.Frames}},
+			phrase.ObjectOf(first.Wait, "a SpinLock"), placeOfAll(list), got, phrase.Seconds(e.Span()), reason),
+		Evidence: []profile.Evidence{{Text: here, Frames: first.Frames}},
 		Commands: []string{"clrsnap locks " + e.Again()},
 	}
 	for _, t := range list {
 		v.Evidence[0].Threads = append(v.Evidence[0].Threads, gather.Ref(t))
 	}
 	return []profile.Verdict{v}
+}
+
+// placeOfAll is the own method of the first thread, and says whether others are in other methods.
+func placeOfAll(list []*snapshot.Thread) string {
+	in := phrase.Method(gather.OwnFrame(list[0].Frames))
+	if slices.ContainsFunc(list, func(t *snapshot.Thread) bool {
+		return gather.OwnMethod(t) != gather.OwnMethod(list[0])
+	}) {
+		in += " and elsewhere"
+	}
+	return in
 }
 
 // spinsAsWell reports whether a wait is for the same SpinLock as w, with the same holder, and the lock is not free.

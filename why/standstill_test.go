@@ -93,7 +93,7 @@ func TestStandstill(t *testing.T) {
 	full := snapshot.Awaited{Kind: snapshot.AwaitsPipe, Type: "System.IO.Pipelines.Pipe+DefaultPipeWriter"}
 	empty := snapshot.Awaited{Kind: snapshot.AwaitsPipe, Type: "System.IO.Pipelines.Pipe+DefaultPipeReader"}
 	told(same(3, host, idle).inFlight(suspended(4, full, "Shop.Hose.Fill")), profile.Likely,
-		"4 async methods wait for room in a pipe, which is full, in Shop.Hose.Fill", "No other code of Shop.Hose")
+		"4 async methods wait for room in a full pipe, in Shop.Hose.Fill", "No other code of Shop.Hose")
 	silent(same(3, host, idle).inFlight(suspended(4, full, "Shop.Hose.Fill"), suspended(1, empty, "Shop.Tank.Take")))
 	silent(same(3, host, clock).inFlight(suspended(4, full, "Shop.Hose.Fill")))
 	silent(same(3, host, idle).inFlight(suspended(1, full, "Shop.Hose.Fill")))
@@ -161,7 +161,7 @@ func TestRetries(t *testing.T) {
 	const loop = profile.CaughtBy + "Shop.Book.Run"
 	run := waiting(1, sleeps, "Shop.Book.Run")
 	verdict(t, judgeRetries(often("System.FormatException", loop, 150, run)), profile.CauseStalled, profile.Possible,
-		"One piece of work may fail each time that it is tried: Shop.Book.Run catches 50 System.FormatException a "+
+		"The same failure comes again and again: Shop.Book.Run catches 50 System.FormatException a "+
 			"second, thrown in Shop.Book.Parse, and pauses between the tries.")
 	none(t, judgeRetries(often("System.FormatException", loop, 50, run)))
 	pause = time.Microsecond // a batch

@@ -48,7 +48,7 @@ func TestWaited(t *testing.T) {
 		"2 workers of the thread pool sleep in Shop.Store.Retry: no other work gets them.",
 		"orders-3 (3) waits for Mutex 0x50 (named orders, held by thread 812 of process 811 (shop)), in " +
 			"Shop.Store.Save.",
-		"8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send.",
+		"8 async methods wait for room in a full channel, in Shop.Outbox.Send.",
 		"2 requests are in flight, the oldest one for 59 s: GET /b.",
 	}
 	var got []string

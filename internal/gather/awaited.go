@@ -23,10 +23,10 @@ func QueuedFor(w *snapshot.Awaited) string {
 	return ""
 }
 
-const fullPipe = "room in a pipe, which is full"
+const fullPipe = "room in a full pipe"
 
 // FullChannel is the thing that a writer of a full channel queues for.
-const FullChannel = "room in a channel, which is full"
+const FullChannel = "room in a full channel"
 
 // Telling reports whether a wait is informative: not a sleep, and not the host's wait for its end.
 func Telling(w *snapshot.Wait) bool {

@@ -199,6 +199,9 @@ func (e *Evidence) Threads() []Watched {
 		if w.known {
 			w.Ran, w.Ready = after.Running-before.Running, after.Ready-before.Ready
 		}
+		if w.Waits() && 2*w.Ready > e.Whole() {
+			w.Ready = 0 // the kernel's number is wrong: the thread was blocked in all looks
+		}
 		w.Blocked = e.Last().blocked[id] - e.First().blocked[id]
 		w.still = w.known && before == after || e.Core()
 		w.Unmoved = w.still || w.known && w.Waits() && w.Ran <= e.Whole()/100 && w.sameCalls()

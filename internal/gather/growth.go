@@ -233,7 +233,7 @@ func (p *Pile) Text(age time.Duration) string {
 			of = ", most often of the type " + p.Element
 		}
 		return fmt.Sprintf("%s handles, such as GCHandles, keep an object each, %s%s. More handles are allocated than "+
-			"freed, unless the program needs more and more. %s", phrase.Number(int64(p.Count)), more, of, all)
+			"freed. %s", phrase.Number(int64(p.Count)), more, of, all)
 	}
 	if p.IsQueue() {
 		return fmt.Sprintf("a %s has %s elements, %s. %s More is put in than is taken out.", p.Type,
@@ -243,8 +243,8 @@ func (p *Pile) Text(age time.Duration) string {
 	if p.Holds != "" && p.Holds != p.Element {
 		last = fmt.Sprintf(" Most of the last ones are of the type %s.", p.Holds)
 	}
-	return fmt.Sprintf("a %s has %s elements, %s.%s %s Elements are added and not removed, unless the collection is "+
-		"meant to grow.",
+	return fmt.Sprintf("a %s has %s elements, %s.%s %s Fewer elements are removed than added. A collection that is "+
+		"meant to grow looks the same.",
 		strings.TrimSuffix(p.Type, "+Tables"), // a ConcurrentDictionary keeps its elements there
 		phrase.Number(int64(p.Count)), more, last, all)
 }
@@ -257,7 +257,7 @@ func (p *Pile) More() string {
 
 // Whole says how long the whole growth takes at the present rate, and how long ago the program started.
 func (p *Pile) Whole(age time.Duration) string {
-	return fmt.Sprintf("At this rate the whole growth takes %s, and the program started %s ago.",
+	return fmt.Sprintf("At this rate it has grown for about %s, and the program started %s ago.",
 		phrase.Seconds(time.Duration(p.life()*float64(time.Second))), phrase.Seconds(age))
 }
 
@@ -290,7 +290,8 @@ func (p *Pile) Commands(pid int) []string {
 	if p.Kind == heapwalk.Token {
 		element = p.Calls
 	}
-	if element == "" || element == "object" || Boxed[element] || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {
+	if element == "" || element == "object" || Boxed[element] || strings.ContainsAny(element, "'\\") ||
+		strings.HasPrefix(element, "[") {
 		return out
 	}
 	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(element)))

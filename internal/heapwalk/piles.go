@@ -289,8 +289,9 @@ func (h *pileWalk) result() []Pile {
 }
 
 // PilePath returns the path that keeps a large collection, or the largest similar collection; nil: none of them was
-// found to be kept, or the heap cannot tell. A path from a thread's stack comes last. count is the number of elements of that collection. PilePath holds the
-// references between all objects for a while: it takes the memory and the time of Options.Roots.
+// found to be kept, or the heap cannot tell. A path from a thread's stack comes last. count is the number of elements
+// of that collection. PilePath holds the references between all objects for a while: it takes the memory and the time
+// of Options.Roots.
 func PilePath(ctx context.Context, p *session.Process, like Pile) (
 	keeper *snapshot.HeapPath, count int, err error,
 ) {

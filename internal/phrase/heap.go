@@ -26,8 +26,8 @@ func OwnField(path *snapshot.HeapPath) string {
 	return ""
 }
 
-// lastField is the field nearest to the end of a path that is no part of a collection of .NET: "field A.b". If the field
-// belongs to another type than the own field before, both are there; "": none is known.
+// lastField is the field nearest to the end of a path that is no part of a collection of .NET: "field A.b". If the
+// field is no own field, the own field before is there as well; "": none is known.
 func lastField(path *snapshot.HeapPath) string {
 	own := OwnField(path)
 	if own == "" {

@@ -135,7 +135,7 @@ func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*snapshot
 	}
 	_, method := t.methodNames(task)
 	return &snapshot.TaskFault{
-		Count: 1, Method: cmp.Or(method, outermost(all[0])), Service: services[task], Observed: byte(handled) != 0,
+		Count: 1, Method: method, Service: services[task], Observed: byte(handled) != 0,
 		Exception: all[0], Object: uint64(task),
 		ReadsChannel: t.faultDoes(task, all[0], t.p.StepReads, t.p.ReadsChannel),
 		Completes:    t.faultDoes(task, all[0], t.p.StepCompletes, t.p.Completes),
@@ -150,17 +150,4 @@ func (t *Walk) faultDoes(
 		return does(&async.Step{Box: b})
 	}
 	return slices.ContainsFunc(e.Frames, func(f snapshot.TraceFrame) bool { return frameDoes(&f.Frame) })
-}
-
-// outermost is the method at the end of an exception's trace: the task's own, as a rule.
-func outermost(e *snapshot.ExceptionInfo) string {
-	for i := range slices.Backward(e.Frames) {
-		if f := &e.Frames[i]; f.Origin() == snapshot.OfUser {
-			return f.Display
-		}
-	}
-	if n := len(e.Frames); n > 0 {
-		return e.Frames[n-1].Display
-	}
-	return ""
 }
