@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/phrase"
 	"clrsnap/profile"
+	"clrsnap/snapshot"
 )
 
 // linkedList is objects of one type that have become more, most often in a linked list that is no collection of .NET.
@@ -84,9 +86,50 @@ func (l *linkedList) listVerdict(e *evidence) profile.Verdict {
 	if !l.Path.Kept() {
 		kept = "are there, many of them in a linked list"
 	}
+	if c, own, n := e.deepest(); c != nil && throughAwaits(l.Path) {
+		v := l.verdict(e, certainty, "are kept by async methods that await one another", fmt.Sprintf("%s awaits "+
+			"itself, %d calls deep or deeper, as when a method calls itself in the place of a loop. Each call keeps "+
+			"its locals until the innermost has ended.", phrase.Method(own), n))
+		v.Evidence = append([]profile.Evidence{{Text: "The innermost calls:", Frames: c.Frames[:min(len(c.Frames),
+			maxShown)]}}, v.Evidence...)
+		return v
+	}
 	return l.verdict(e, certainty, kept, fmt.Sprintf("The shortest way to the last one "+
 		"leads over %s references, so the list is no cache and no index: more is put into the list than is taken out.",
 		phrase.Number(int64(l.Steps))))
+}
+
+// deepCalls is how many calls of one async method, each of which awaits the next, are no design.
+const deepCalls = 50
+
+// deepest is the chain with the most calls of one own method, and the calls; nil: there are few in all chains.
+func (e *evidence) deepest() (chain *snapshot.TaskChain, own *snapshot.Frame, most int) {
+	l := e.LastFlight()
+	if l == nil {
+		return nil, nil, 0
+	}
+	most = deepCalls - 1
+	for i := range l.Tasks.Chains {
+		c, calls := &l.Tasks.Chains[i], map[string]int{}
+		for k := range c.Frames {
+			f := &c.Frames[k]
+			if f.Origin() != snapshot.OfUser {
+				continue
+			}
+			if calls[f.Display]++; calls[f.Display] > most {
+				chain, own, most = c, f, calls[f.Display]
+			}
+		}
+	}
+	return chain, own, most
+}
+
+// throughAwaits reports whether a path leads through suspended async methods.
+func throughAwaits(path *snapshot.HeapPath) bool {
+	return slices.ContainsFunc(path.Steps, func(s snapshot.HeapStep) bool {
+		return strings.Contains(s.Type, "AsyncStateMachineBox<") ||
+			strings.HasPrefix(s.Type, "System.Runtime.CompilerServices.Continuation")
+	})
 }
 
 // objectsVerdict tells of objects that have become more.

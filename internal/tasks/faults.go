@@ -3,6 +3,7 @@ package tasks
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
@@ -135,7 +136,7 @@ func (t *Walk) fault(holder arch.Addr, services map[arch.Addr]string) (*snapshot
 	}
 	_, method := t.methodNames(task)
 	return &snapshot.TaskFault{
-		Count: 1, Method: method, Service: services[task], Observed: byte(handled) != 0,
+		Count: 1, Method: cmp.Or(method, runBy(all[0])), Service: services[task], Observed: byte(handled) != 0,
 		Exception: all[0], Object: uint64(task),
 		ReadsChannel: t.faultDoes(task, all[0], t.p.StepReads, t.p.ReadsChannel),
 		Completes:    t.faultDoes(task, all[0], t.p.StepCompletes, t.p.Completes),
@@ -150,4 +151,21 @@ func (t *Walk) faultDoes(
 		return does(&async.Step{Box: b})
 	}
 	return slices.ContainsFunc(e.Frames, func(f snapshot.TraceFrame) bool { return frameDoes(&f.Frame) })
+}
+
+// runBy is the method that a task ran, by an exception's trace: the outermost method of the program, below a method of
+// Task. Without a method of Task at the end, somebody has thrown the exception again, and caught it; "": not known.
+func runBy(e *snapshot.ExceptionInfo) string {
+	task := false
+	for i := range slices.Backward(e.Frames) {
+		f := &e.Frames[i]
+		task = task || f.Origin() == snapshot.OfFramework && strings.HasPrefix(f.Method, "System.Threading.Tasks.Task")
+		if f.Origin() == snapshot.OfUser {
+			if task {
+				return f.Display
+			}
+			return ""
+		}
+	}
+	return ""
 }
