@@ -20,6 +20,7 @@ type Activity struct {
 	Descriptors         int          // -1: not known
 	DescriptorsLimit    int          // -1: none; 0: not known
 	Threads             ActivityThreads
+	Host                string // what .NET's host does, beyond its daily work: a clause; "": nothing is known
 
 	// RequestsInFlight are requests that a web server in the process serves at the end. -1: not known.
 	RequestsInFlight int

@@ -85,6 +85,9 @@ func activityLines(a *profile.Activity) (lines []string) {
 	}
 	lines = append(lines, fmt.Sprintf("Threads: %d running, %d waiting, %d idle", a.Threads.Running, a.Threads.Waiting,
 		a.Threads.Idle))
+	if a.Host != "" {
+		lines = append(lines, "Host: "+a.Host)
+	}
 	if a.RequestsInFlight > 0 || a.RequestsEnded > 0 {
 		lines = append(lines, requestsUseText(a))
 	}
@@ -181,6 +184,7 @@ type jsonActivity struct {
 	Descriptors         *int        `json:"descriptors,omitempty"`
 	DescriptorsLimit    int         `json:"descriptorsLimit,omitempty"`
 	Threads             jsonThreads `json:"threads"`
+	Host                string      `json:"host,omitempty"`
 	RequestsInFlight    *int        `json:"requestsInFlight,omitempty"`
 	RequestsEnded       *int        `json:"requestsEnded,omitempty"`
 	RequestsOver        float64     `json:"requestsOverSeconds,omitempty"`
@@ -253,7 +257,7 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 	}
 	out := &jsonActivity{
 		Memory: jsonUseOf(a), DescriptorsLimit: max(a.DescriptorsLimit, 0), Threads: jsonThreads(a.Threads),
-		RethrowsPerSecond: a.RethrowsPerSecond, MostExceptions: a.MostExceptions,
+		RethrowsPerSecond: a.RethrowsPerSecond, MostExceptions: a.MostExceptions, Host: a.Host,
 	}
 	if a.GCShare >= 0 {
 		out.GCShare = &a.GCShare

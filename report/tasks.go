@@ -40,6 +40,7 @@ func TasksText(w io.Writer, t *snapshot.Tasks, o TasksOptions) error {
 		p.end()
 	}
 	p.faults(t.Faults, o.Rows)
+	p.ended(t.Ended)
 	p.pool(t.Pool)
 	p.timers(t, o.Rows)
 	p.tasksSummary(t)
@@ -189,6 +190,17 @@ func faultText(f *snapshot.TaskFault) string {
 }
 
 // pool prints the state of the thread pool.
+// ended prints the services that have ended.
+func (p *printer) ended(services []string) {
+	if len(services) == 0 {
+		return
+	}
+	p.paint(bold, "Background services that have ended")
+	p.text("  " + display.Clean(strings.Join(services, ", ")))
+	p.end()
+	p.end()
+}
+
 func (p *printer) pool(pool *snapshot.Pool) {
 	if pool == nil {
 		return

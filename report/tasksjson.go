@@ -44,6 +44,9 @@ func TasksJSON(w io.Writer, t *snapshot.Tasks, o TasksOptions) error {
 		}
 		c.Field("faults", list)
 	}
+	if len(t.Ended) > 0 {
+		c.Field("endedServices", t.Ended)
+	}
 	c.Text("}\n")
 	return c.Flush()
 }

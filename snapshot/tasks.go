@@ -19,6 +19,9 @@ type Tasks struct {
 	// dozens of kinds.
 	Faults []TaskFault
 
+	// Ended are the classes of the host's background services whose ExecuteAsync has ended, and without an exception.
+	Ended []string
+
 	Methods         int     // async methods that have been suspended and have not ended
 	Unproven        int     // of Methods: chains that changed at every reading; left out
 	Unread          int     // unreadable objects of methods, as after a collection: some methods may not have ended

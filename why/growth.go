@@ -118,6 +118,10 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 		} else {
 			e.addFailed(&v, path)
 		}
+		if l := e.LastFlight(); l != nil && p.IsQueue() && len(l.Tasks.Ended) > 0 {
+			v.Text += fmt.Sprintf(" Perhaps a background service took the elements out that has ended: %s.",
+				phrase.List(l.Tasks.Ended))
+		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + phrase.Way(path) + "."})
 	}
 	if s := e.allocatedIn(p.Element); s != nil {

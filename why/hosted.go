@@ -139,3 +139,35 @@ func (e *evidence) unmovedService(
 	}
 	return v
 }
+
+// hostNote says that the host stops, and which background services have ended; "": the host does neither.
+func (e *evidence) hostNote() string {
+	before, after, ok := e.Progressed()
+	if !ok {
+		return ""
+	}
+	stops := func(l *gather.FlightLook) bool {
+		return slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool {
+			work, _ := hostIn(c.Frames)
+			return work == stopping
+		})
+	}
+	if stops(before) && stops(after) {
+		text := fmt.Sprintf("it stops, and waits for its services, for at least %s", phrase.Seconds(after.At-before.At))
+		var still []string
+		for i := range after.Tasks.Chains {
+			if c := &after.Tasks.Chains[i]; executes(c.Frames) {
+				still = append(still, phrase.Method(gather.OwnFrame(c.Frames)))
+			}
+		}
+		if len(still) > 0 {
+			text += "; not yet at an end: " + phrase.List(slices.Compact(still))
+		}
+		return text
+	}
+	if n := len(after.Tasks.Ended); n > 0 {
+		return fmt.Sprintf("%s %s ended, without an exception, and the host goes on", phrase.List(after.Tasks.Ended),
+			phrase.Verb(n, "has", "have"))
+	}
+	return ""
+}

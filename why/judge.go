@@ -48,6 +48,9 @@ func (e *evidence) report() *Report {
 	}
 	r.Verdicts = append(r.Verdicts, e.standstill(r.Verdicts)...)
 	r.Missing, r.Waits, r.Activity = e.Missing, activity.Waits(&e.Evidence), activity.Of(&e.Evidence)
+	if r.Activity != nil {
+		r.Activity.Host = e.hostNote()
+	}
 	r.Verdicts = settle(r.Verdicts)
 	r.Exceptions = e.exceptions(r.Verdicts)
 	return r

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
 	"clrsnap/snapshot"
@@ -97,6 +98,26 @@ func (t *Walk) serviceTasks() map[arch.Addr]string {
 		}
 	}
 	return out
+}
+
+// ended are the classes of the services whose ExecuteAsync has ended without an exception.
+func (t *Walk) ended() (out []string) {
+	for task, service := range t.serviceTasks() {
+		complete := false
+		if t.Prove(func() error {
+			class, err := t.p.Managed.Objects.Class(task)
+			if err != nil || !awaits.IsTask(class) {
+				return err
+			}
+			flags, err := t.p.Managed.Objects.Uint32(task, class, "m_stateFlags")
+			complete = awaits.TaskEnd(flags) == snapshot.TaskReady
+			return err
+		}) && complete && !snapshot.Framework(service) {
+			out = append(out, service)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // fault describes the failed task of a holder. nil: the holder has no exception.

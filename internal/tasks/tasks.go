@@ -96,7 +96,7 @@ func (t *Walk) Result(c *heap.Census) *snapshot.Tasks {
 	t.findRunning()
 	out.Chains = t.chains(out)
 	out.Unproven, out.Unread = t.Unproven, t.Unread
-	out.Faults = t.faults()
+	out.Faults, out.Ended = t.faults(), t.ended()
 	t.p.NoteGaps(out)
 	out.Pool = t.Pool()
 	out.Timers = t.timers()
