@@ -59,13 +59,13 @@ func TestServices(t *testing.T) {
 			of     string
 			cause  profile.Cause // "": nothing is wrong
 			signal bool
-			says   []string
+			says   []string // in the verdict, or of the host
 		}{
 			{"failed", profile.CauseStalled, false, []string{
 				"The background service Depot.StockSync has ended with an exception",
 				"System.InvalidOperationException: the warehouse does not answer", "Depot.StockSync.Fetch",
 			}},
-			{"done", "", false, nil},
+			{"done", "", false, []string{"Depot.Migration has ended, without an exception"}},
 			{"stop", profile.CauseShutdown, true, []string{"Depot.Exporter.", "Flush"}},
 			{"stop", "", false, nil},
 			{"deaf", profile.CauseShutdown, true, []string{"Depot.Pump.ExecuteAsync{async}", "waits for a channel"}},
@@ -91,6 +91,14 @@ func TestServices(t *testing.T) {
 					for i := range r.Verdicts {
 						v := &r.Verdicts[i]
 						checkVerdict(t, v, v.Cause == tt.cause && v.Certainty == profile.Likely, tt.says)
+					}
+					for _, s := range tt.says {
+						if tt.cause == "" && !strings.Contains(r.Activity.Host, s) {
+							return s
+						}
+					}
+					if tt.signal && !strings.Contains(r.Activity.Host, "it stops") {
+						return "a host that stops"
 					}
 					return ""
 				})
