@@ -138,8 +138,12 @@ func pileVerdict(p *gather.Pile, e *evidence, path *snapshot.HeapPath) profile.V
 // meaning says what a known collection of a package is for.
 func meaning(path *snapshot.HeapPath) string {
 	for _, s := range path.Steps {
-		if s.Type == "Microsoft.Extensions.DependencyInjection.ServiceLookup.ServiceProviderEngineScope" &&
-			s.Field == "_disposables" {
+		switch {
+		case strings.HasPrefix(s.Type, "Microsoft.Extensions.Caching.Memory.MemoryCache+"):
+			return " A MemoryCache without a size limit keeps each entry until the entry expires. Where nearly each " +
+				"lookup adds an entry, the keys may differ each time."
+		case s.Type == "Microsoft.Extensions.DependencyInjection.ServiceLookup.ServiceProviderEngineScope" &&
+			s.Field == "_disposables":
 			return " A service provider keeps each IDisposable that it has made until its scope ends. The scope of " +
 				"the root provider ends with the program."
 		}

@@ -326,21 +326,21 @@ func loop(e evidence, list []runner) profile.Verdict {
 	if first.crowd {
 		who = fmt.Sprintf("%s are ready to run all the time and share the CPUs", phrase.ThreadsOf(len(list)))
 	}
-	what := "Most likely a loop does not end, or work never pauses."
+	most := "Most likely a loop does not end, or work never pauses."
+	if !first.crowd && len(list) <= max(e.CPUs, 1) &&
+		!slices.ContainsFunc(list, func(x runner) bool { return !x.isWorkOfThread(e) }) {
+		v.Certainty = profile.Possible
+		most = "This may be a long computation, a search in much data, busy waiting, or a loop that does not end."
+	}
+	what := most
 	if first.regex >= sameMethod {
 		what = "All of the time is in a regular expression of the method. Most likely the expression backtracks: " +
 			"the time grows fast with the length of some texts."
 	} else if f := first.native; f != nil {
-		what = fmt.Sprintf("Most samples are in native code below that method, first of all in %s. Most likely a "+
-			"loop does not end, or work never pauses.", nativeName(f))
+		what = fmt.Sprintf("Most samples are in native code below that method, first of all in %s. %s", nativeName(f),
+			most)
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
-		what = fmt.Sprintf("Most samples are in %s, called by the method. Most likely a loop does not end, or work "+
-			"never pauses.", f.Display)
-	}
-	if !first.crowd && len(list) <= max(e.CPUs, 1) &&
-		!slices.ContainsFunc(list, func(x runner) bool { return !x.isWorkOfThread(e) }) {
-		v.Certainty = profile.Possible
-		what += " A thread whose work is to compute looks the same."
+		what = fmt.Sprintf("Most samples are in %s, called by the method. %s", f.Display, most)
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, phrase.Percent(least),
 		phrase.Seconds(r.Duration),

@@ -120,10 +120,14 @@ func GC(e *gather.Evidence) []profile.Verdict {
 	if c.full < c.count {
 		ofThem = fmt.Sprintf("%d of them full ones", c.full)
 	}
-	v.Text += fmt.Sprintf("the program stood still for %s of %s (%s), in %s, %s. The program allocates %s a second.",
+	allocates := "allocates"
+	if full { // some requests fail
+		allocates = "asks for"
+	}
+	v.Text += fmt.Sprintf("the program stood still for %s of %s (%s), in %s, %s. The program %s %s a second.",
 		phrase.Seconds(c.pause), phrase.Seconds(c.duration), phrase.Percent(share), phrase.Counted(int(c.count),
 			"collection", "collections"),
-		ofThem, phrase.BytesOf(phrase.Rate(allocated, c.duration)))
+		ofThem, allocates, phrase.BytesOf(phrase.Rate(allocated, c.duration)))
 	if full {
 		v.Cause = profile.CauseMemoryPressure
 		v.Text = fmt.Sprintf("The managed heap is full and may not grow: %d of %s in %s were made because no "+

@@ -200,9 +200,9 @@ func filledBy(p *snapshot.HeapPath, used int64) string {
 	if p.Sampled {
 		about = "about "
 	}
-	return fmt.Sprintf(" %s%s of it are objects of %s, %s%s, kept by %s.", about,
-		phrase.BytesOf(int64(p.Objects.Bytes)),
-		p.Steps[len(p.Steps)-1].Type, about, phrase.Number(int64(p.Objects.Count)), by)
+	return fmt.Sprintf(" A little later %s%s objects of %s with %s%s were kept by %s.", about,
+		phrase.Number(int64(p.Objects.Count)), p.Steps[len(p.Steps)-1].Type, about,
+		phrase.BytesOf(int64(p.Objects.Bytes)), by)
 }
 
 // Descriptors looks for a nearly reached limit of open files.
