@@ -399,7 +399,7 @@ func TestStalledMethods(t *testing.T) {
 			r := look(t, a, why.Options{For: time.Second, NoAgent: true})
 			for i := range r.Verdicts {
 				v := &r.Verdicts[i]
-				if v.Cause == profile.CauseStalled && strings.Contains(v.Text, "room in a channel") &&
+				if v.Cause == profile.CauseStalled && strings.Contains(v.Text, "room in a full channel") &&
 					strings.Contains(v.Text, "Shop.Stuck.Post") && v.Certainty == profile.Likely {
 					return ""
 				}
@@ -461,8 +461,8 @@ func TestChannelReaders(t *testing.T) {
 			{"outbox", "Nobody is seen who takes items from a channel. Depot.Methods.Carry{async}, which did, has " +
 				"ended with System.InvalidOperationException: no such street.", "Depot.Methods.Carry", nil},
 			{"outbox-stuck", "Depot.Methods.Sign{async}", "Depot.Methods.Queue", nil},
-			{"own-channel", "takes items from a channel, perhaps this one, and waits for room in a channel, which is " +
-				"full. Nobody else is seen", "Depot.Methods.Split", nil},
+			{"own-channel", "takes items from a channel, perhaps this one, and waits for room in a full channel. " +
+				"Nobody else is seen", "Depot.Methods.Split", nil},
 			{"own-channel", "Most likely the reader writes to the channel that the reader reads", "Depot.Methods.Split",
 				livetest.RuntimeAsync},
 			{"outbox", "which did, has ended with System.InvalidOperationException: no such street.",

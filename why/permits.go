@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
@@ -62,6 +63,9 @@ func (e *evidence) addHolder(v *profile.Verdict, w *snapshot.Awaited, own *snaps
 	permit := "The only permit"
 	if n := len(q.Holders); n > 1 {
 		permit = fmt.Sprintf("One of %d permits", n)
+	}
+	if q.Field != "" {
+		permit += " of " + display.Field(q.Field)
 	}
 	v.Text += fmt.Sprintf(" %s is held, most likely, by %s, which %s.", permit, who, does)
 	ev.Text = "The holder of the permit, most likely:"

@@ -135,6 +135,20 @@ func TestPiles(t *testing.T) {
 				"takes items from a channel, perhaps this one, and waits for",
 			}},
 			{"queue-flows", "", nil},
+			{"desk-stands", profile.CauseStalled, []string{
+				"items wait in a channel", "field Depot.Desks.questions", "Depot.Desks.Answers",
+				"takes the items, by its code, and has not gone on in",
+				"waits for a TaskCompletionSource, in Depot.Desks.Ask",
+			}},
+			{"gate-held", profile.CauseStalled, []string{
+				"async methods wait for a permit of a SemaphoreSlim, in Depot.Gate.Visit", "and become more",
+				"The only permit of Gate.gate is held, most likely, by suspended Depot.Gate.Hold",
+				"waits for a TaskCompletionSource",
+			}},
+			{"tries-deep", profile.CauseHeapGrowth, []string{
+				"objects of Depot.Tries+Attempt are kept by async methods that await one another",
+				"Depot.Tries.Try", "awaits itself, 2",
+			}},
 			{"queue-unsent", profile.CauseHeapGrowth, []string{
 				"ConcurrentQueue<string> has", "kept by static field Depot.Unsent.cards",
 				"Depot.Unsent.Send{async}, a method of the class that keeps it, has ended with " +

@@ -9,8 +9,8 @@ import (
 	"clrsnap/snapshot"
 )
 
-// tierAhead is the Tier of the methods of a native AOT program.
-const tierAhead = "native AOT"
+// TierAhead is the Tier of the methods of a native AOT program.
+const TierAhead = "native AOT"
 
 // lineAhead returns the line of an instruction of a method, by the symbols or by the lines in the program itself; nil:
 // not known. start is the start of the method's code.
@@ -52,7 +52,7 @@ func (n *Namer) NameResumedAhead(f *snapshot.Frame, at arch.Addr) {
 	if !ok {
 		return
 	}
-	f.Tier, f.Offset = tierAhead, uint64(at-start)
+	f.Tier, f.Offset = TierAhead, uint64(at-start)
 	setName(f, &m)
 }
 

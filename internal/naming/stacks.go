@@ -189,7 +189,7 @@ func (s Stacks) nameAhead(out *snapshot.Frame, f *walk.Frame) bool {
 	if !ok {
 		return false
 	}
-	out.Kind, out.Tier, out.Offset = snapshot.Managed, tierAhead, uint64(f.IP()-start)
+	out.Kind, out.Tier, out.Offset = snapshot.Managed, TierAhead, uint64(f.IP()-start)
 	setName(out, &m)
 	if s.lines != nil && !s.lasting {
 		out.Line = s.lineAhead(at, start)

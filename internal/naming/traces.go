@@ -95,7 +95,7 @@ func (s Stacks) traceFrameAhead(f *thread.TraceFrame) snapshot.TraceFrame {
 		}
 		return out
 	}
-	out.Tier, out.Offset = tierAhead, uint64(f.IP-start)
+	out.Tier, out.Offset = TierAhead, uint64(f.IP-start)
 	setName(&out.Frame, &m)
 	if s.lines != nil {
 		out.Line = s.lineAhead(nativePlace{in, f.IP, at}, start)

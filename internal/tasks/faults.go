@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/awaits"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/naming"
 	"clrsnap/snapshot"
 )
 
@@ -175,14 +176,15 @@ func (t *Walk) faultDoes(
 }
 
 // runBy is the method that a task ran, by an exception's trace: the outermost method of the program, below a method of
-// Task. Without a method of Task at the end, somebody has thrown the exception again, and caught it; "": not known.
+// Task. Without a method of Task at the end, somebody has thrown the exception again, and caught it; "": not known. An
+// async method of Native AOT has no name in its task, and counts.
 func runBy(e *snapshot.ExceptionInfo) string {
 	task := false
 	for i := range slices.Backward(e.Frames) {
 		f := &e.Frames[i]
 		task = task || f.Origin() == snapshot.OfFramework && strings.HasPrefix(f.Method, "System.Threading.Tasks.Task")
 		if f.Origin() == snapshot.OfUser {
-			if task {
+			if task || f.Tier == naming.TierAhead && strings.HasSuffix(f.Display, "{async}") {
 				return f.Display
 			}
 			return ""
