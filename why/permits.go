@@ -33,7 +33,7 @@ func (e *evidence) permitQueue(w *snapshot.Awaited, own *snapshot.Frame) *snapsh
 	return &list[at]
 }
 
-// addHolder says who holds the permit that async methods wait for. still: the holder is an async method that has not
+// addHolder says who holds the permit that async methods wait for. still: the holder is an async method, and has not
 // gone on since the first look.
 func (e *evidence) addHolder(v *profile.Verdict, w *snapshot.Awaited, own *snapshot.Frame) (still bool) {
 	q := e.permitQueue(w, own)
@@ -57,7 +57,7 @@ func (e *evidence) addHolder(v *profile.Verdict, w *snapshot.Awaited, own *snaps
 		}
 		if c, at := e.chainWith(&a.Frames[0]); c != nil {
 			does, ev.Frames = chainDoes(c, at), c.Frames
-			still = e.stoodStill()[tasks.ChainKey(c)] >= c.Count
+			still = e.stoodStill()[tasks.ChainKey(c)] >= c.Count || e.requestStands(&a.Frames[0])
 		}
 	}
 	permit := "The only permit"
@@ -71,6 +71,30 @@ func (e *evidence) addHolder(v *profile.Verdict, w *snapshot.Awaited, own *snaps
 	ev.Text = "The holder of the permit, most likely:"
 	v.Evidence = append(v.Evidence, ev)
 	return still
+}
+
+// requestStands reports whether the requests in a method, at one place, have been there since the first look.
+func (e *evidence) requestStands(f *snapshot.Frame) bool {
+	before, after, ok := e.Progressed()
+	if !ok {
+		return false
+	}
+	then := placesOf(before.Requests)
+	for key, p := range placesOf(after.Requests) {
+		if !slices.ContainsFunc(p.group.Doing.Frames, func(o snapshot.Frame) bool { return samePlace(&o, f) }) {
+			continue
+		}
+		if then[key] == nil {
+			return false
+		}
+		for id := range p.requests {
+			if then[key].requests[id] == nil {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // chainWith is the chain of async methods with a method at the same place, and the index of the method; nil: there is
