@@ -60,7 +60,9 @@ type Request struct {
 	Remote   string     // address of the connection's other end
 	Since    time.Time  // zero: not known
 	Thread   *ThreadRef // the thread that runs the request; nil: none
-	Aborted  bool       // the client has gone
+	// Aborted: the client has gone, or the server has aborted the request: HttpContext.RequestAborted is cancelled.
+	// false may also mean: not known.
+	Aborted bool
 
 	Answering bool // the head of the answer is sent, or is about to be sent
 }

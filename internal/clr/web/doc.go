@@ -9,7 +9,7 @@
 // well, the connection, or the stream of HTTP/2, has the request.
 //
 // Only the names of these classes' fields are known, and are read from metadata. A version without a field leaves a
-// blank. The names are those of .NET 8 to 10.
+// blank. The names are those of .NET 8 to 11.
 //
 // Sources, in dotnet/aspnetcore (src): Servers/Kestrel/Core/src/Internal/Http/HttpProtocol.cs, Http1Connection.cs,
 // Http1ConnectionOfT.cs; Internal/Http2/Http2Stream.cs, Http2StreamOfT.cs;

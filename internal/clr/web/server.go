@@ -20,7 +20,7 @@ type Request struct {
 	Protocol string // "HTTP/1.1"
 	Remote   netip.AddrPort
 	Start    Start
-	Aborted  bool // the client has gone
+	Aborted  bool // the client has gone, or the server has aborted the request; false may also mean: not known
 
 	Answering bool // the head of the answer has been sent, or is complete and will be sent
 }
@@ -181,9 +181,24 @@ func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 		return nil, err
 	}
 	out.Answering = status >= headCommitted
-	aborted, _, err := r.flag(obj, c, "_connectionAborted")
-	out.Aborted = aborted != 0
+	out.Aborted, err = r.aborted(obj, c)
 	return out, err
+}
+
+// aborted reports whether HttpContext.RequestAborted says that nobody waits for the answer. Kestrel sets
+// _connectionAborted at the end or reset of an HTTP/1 connection, at the reset of a stream, at the end of a stream's
+// connection, and if the server itself aborts. The flag of a stream is cleared for the next request. A stream's
+// _completionState does not tell: the server sets its Aborted flag also where nobody has gone. Kestrel sets
+// _preventRequestAbortedCancellation before the end of an answer is written, unless the connection was aborted before:
+// such a client has the answer (Internal/Http/HttpProtocol.cs, CancelRequestAbortedToken and
+// PreventRequestAbortedCancellation; Internal/Http2/Http2Stream.cs).
+func (r *Reader) aborted(obj arch.Addr, c *object.Class) (bool, error) {
+	aborted, _, err := r.flag(obj, c, "_connectionAborted")
+	if err != nil || aborted != 1 {
+		return false, err
+	}
+	answered, _, err := r.flag(obj, c, "_preventRequestAbortedCancellation")
+	return err == nil && answered == 0, err
 }
 
 // serves reports whether the HttpContext in a HostingApplication.Context is active, and belongs to an object of

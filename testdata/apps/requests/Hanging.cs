@@ -9,6 +9,7 @@ using System.Threading;
 using System.Threading.Tasks;
 using Common;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Http;
 
 namespace Requests;
@@ -21,6 +22,15 @@ sealed class Gate
     public readonly ManualResetEventSlim Event = new();
     public readonly SemaphoreSlim Semaphore = new(0);
     public readonly CancellationTokenSource Cancel = new();
+    public HttpContext Context; // null: not known
+
+    /// <summary>
+    /// What ASP.NET Core says of the client, asked just now: nobody has asked before, and so nothing hears of the end.
+    /// </summary>
+    public bool Aborted => Context is { } c && c.RequestAborted.IsCancellationRequested;
+
+    public bool Closed =>
+        Context is { } c && c.Features.Get<IConnectionLifetimeFeature>().ConnectionClosed.IsCancellationRequested;
 
     public void Open()
     {
@@ -44,6 +54,10 @@ static class Hanging
 
     public static IEnumerable<string> Begun() => gates.Select(g => $"{g.Key} {g.Value.Begun}").ToArray();
 
+    public static IEnumerable<string> Gone() => gates.Where(g => g.Value.Aborted).Select(g => g.Key).ToArray();
+
+    public static IEnumerable<string> Closed() => gates.Where(g => g.Value.Closed).Select(g => g.Key).ToArray();
+
     public static void Go(string id)
     {
         if (gates.TryGetValue(id, out Gate gate)) gate.Open();
@@ -61,11 +75,18 @@ static class Hanging
         app.MapGet("/several/{id}", (string id) => Through(id, Several));
         app.MapPost("/body/{id}", (HttpContext context, string id) => Through(id, gate => Body(context, gate)));
         app.MapGet("/answering/{id}", (HttpContext context, string id) => Through(id, gate => Answering(context, gate)));
+        app.MapGet("/left/{id}", (HttpContext context, string id) => Through(id, Source, context));
+        app.MapGet("/left-stream/{id}", (HttpContext context, string id) =>
+            Through(id, gate => Answering(context, gate), context));
+        app.MapGet("/answered/{id}", (HttpContext context, string id) =>
+            Through(id, gate => Answered(context, gate), context));
+        app.MapGet("/answered-chunked/{id}", (HttpContext context, string id) =>
+            Through(id, gate => AnsweredChunked(context, gate), context));
     }
 
-    static async Task Through(string id, Func<Gate, Task> wait)
+    static async Task Through(string id, Func<Gate, Task> wait, HttpContext context = null)
     {
-        var gate = new Gate();
+        var gate = new Gate { Context = context };
         gates[id] = gate;
         try
         {
@@ -137,6 +158,21 @@ static class Hanging
     {
         await context.Response.WriteAsync("the beginning\n");
         await context.Response.Body.FlushAsync();
+        await gate.Source.Task;
+    }
+
+    /// <summary>The client has the whole answer, and the application goes on.</summary>
+    static async Task Answered(HttpContext context, Gate gate)
+    {
+        context.Response.ContentLength = 4;
+        await context.Response.Body.WriteAsync("all\n"u8.ToArray());
+        await gate.Source.Task;
+    }
+
+    static async Task AnsweredChunked(HttpContext context, Gate gate)
+    {
+        await context.Response.WriteAsync("all\n");
+        await context.Response.CompleteAsync();
         await gate.Source.Task;
     }
 }

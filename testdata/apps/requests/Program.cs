@@ -11,6 +11,8 @@
 //
 //   urls        the addresses: of HTTP/1, of HTTP/2
 //   begun       of each request that hangs: its number, and CLOCK_MONOTONIC in ns at its beginning
+//   gone        the numbers of requests of /left and /answered whose RequestAborted is cancelled
+//   closed      likewise, whose connection is closed
 //   go ID       let a request go on; it is answered with the number of those that hang
 //   collect     a garbage collection
 using System;
@@ -71,6 +73,10 @@ static class Program
                 return urls;
             case "begun":
                 return Hanging.Begun();
+            case "gone":
+                return Hanging.Gone();
+            case "closed":
+                return Hanging.Closed();
             case "go":
                 Hanging.Go(words[1]);
                 return [Hanging.Count.ToString()];
