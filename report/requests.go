@@ -77,7 +77,7 @@ func (p *requestsPrinter) requests(g *snapshot.RequestGroup) {
 	for i := range g.Requests {
 		since = append(since, g.Requests[i].Since)
 	}
-	p.text(p.ages(since) + " · " + doingText(&g.Doing))
+	p.text(p.ages(since) + " · " + doingText(&g.Doing) + goneText(g.Requests))
 	p.end()
 	for i := range p.shown(g.Requests) {
 		p.request(&g.Requests[i])
@@ -88,6 +88,20 @@ func (p *requestsPrinter) requests(g *snapshot.RequestGroup) {
 		d.Frames = ownCall(d.Frames)
 	}
 	p.doing(&d)
+}
+
+// goneText says how many requests of a group are for clients that have gone.
+func goneText(list []snapshot.Request) string {
+	gone := 0
+	for i := range list {
+		if list[i].Aborted {
+			gone++
+		}
+	}
+	if gone == 0 || len(list) == 1 { // the line of the request says so
+		return ""
+	}
+	return " · " + display.Number(gone) + " for clients that have gone"
 }
 
 func (p *requestsPrinter) shown(list []snapshot.Request) []snapshot.Request {

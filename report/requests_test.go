@@ -27,6 +27,7 @@ func inFlight() *snapshot.Requests {
 	for i := range 5 {
 		o := order
 		o.Since = o.Since.Add(time.Duration(i) * time.Second)
+		o.Aborted = i > 1
 		orders = append(orders, o)
 	}
 	held := order
