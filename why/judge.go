@@ -46,6 +46,7 @@ func (e *evidence) report() *Report {
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
+	r.Verdicts = append(r.Verdicts, e.gone(r.Verdicts)...)
 	r.Verdicts = append(r.Verdicts, e.standstill(r.Verdicts)...)
 	r.Missing, r.Waits, r.Activity = e.Missing, activity.Waits(&e.Evidence), activity.Of(&e.Evidence)
 	if r.Activity != nil {

@@ -30,6 +30,7 @@ type standing struct {
 	group  *snapshot.RequestGroup
 	count  int
 	oldest time.Time // zero: not known
+	gone   int       // requests for clients that have gone
 
 	threads []snapshot.ThreadRef // that run the requests
 }
@@ -91,7 +92,7 @@ func joined(list []standing) (out []standing) {
 			continue
 		}
 		o := &out[at]
-		o.count, o.threads = o.count+s.count, append(o.threads, s.threads...)
+		o.count, o.gone, o.threads = o.count+s.count, o.gone+s.gone, append(o.threads, s.threads...)
 		if o.oldest.IsZero() || !s.oldest.IsZero() && s.oldest.Before(o.oldest) {
 			o.oldest = s.oldest
 		}
@@ -295,6 +296,9 @@ func (p *place) since(before *place) (s standing) {
 		case b.Answering || r.Answering:
 			continue
 		}
+		if r.Aborted {
+			s.gone++
+		}
 		if r.Thread != nil {
 			s.threads = append(s.threads, *r.Thread)
 		}
@@ -373,6 +377,7 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing),
 		phrase.Method(placeFrame(s.group.Doing.Frames)))
+	v.Text += goneText(s)
 	if limited(&s.group.Doing) {
 		v.Text += permitsText(after.Requests, s)
 	}

@@ -45,6 +45,7 @@ type Evidence struct {
 
 	Lost    []snapshot.Lost // permits without a holder for lostGap
 	Flights []FlightLook    // requests and async methods in flight: at the beginning and at the end, if quick to read
+	Early   *FlightLook     // the look at the beginning, if the collector has moved the objects of its waits since
 
 	MethodsEnded methodsEnded
 	AlwaysBusy   map[int]bool             // threads, by id, that have run, or were ready to run, since their beginning

@@ -80,7 +80,7 @@ func (g *Gatherer) inFlightAtEnd(ctx context.Context) {
 	}
 	if n := len(g.Flights); n > 1 && moved(&g.Flights[0], &g.Flights[n-1]) && session.Sleep(ctx, movedLook) &&
 		g.flight(ctx) == nil {
-		g.Flights = g.Flights[n-1:]
+		g.Early, g.Flights = &g.Flights[0], g.Flights[n-1:]
 	}
 	g.readers()
 	if n := len(g.Flights); n > 1 {
