@@ -25,6 +25,7 @@ var inlinedCases = map[string][]string{
 	"GenericType":   {"Inlined.Holder`1.Put"},
 	"PInvoke":       {"Inlined.Small.Native"},
 	"Unique":        {"Inlined.Small.Step", "Inlined.Small.Both"},
+	"Atomic":        {"Inlined.Small.Value"},
 	"Interface":     {"Inlined.Worker.Work"},
 	"Plain":         nil,
 	"Direct":        nil,

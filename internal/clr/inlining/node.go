@@ -14,8 +14,10 @@ type node struct {
 
 	synchronized bool // takes a lock before the IL runs
 
+	replaced bool // the compiled IL may be other IL, which calls methods of this kind only
+
 	il    []site
-	known bool // il is the compiled IL
+	known bool // il is the compiled IL, unless replaced
 }
 
 // site is a call in IL.
@@ -84,8 +86,9 @@ func (r *Reader) readNode(d Definition) (*node, error) {
 	n.synchronized = def.ImplFlags&implSynchronized != 0
 	n.coreLib = a.Name == "System.Private.CoreLib"
 	n.helper = n.coreLib && isHelper(n.owner, n.name)
+	n.replaced = n.coreLib && staysWithin(n.owner)
 	rva, err := md.MethodRVA(d.RID)
-	if err != nil || rva == 0 || a.Base == 0 || n.coreLib && isReplaced(n.owner) {
+	if err != nil || rva == 0 || a.Base == 0 || n.coreLib && isReplaced(n.owner) && !n.replaced {
 		return n, err
 	}
 	il, err := r.names.IL(d.Module, d.RID)

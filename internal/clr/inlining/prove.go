@@ -105,11 +105,10 @@ func (g *graph) connect(w *work) error {
 		if err := w.take((len(n.il) + 1) * len(g.nodes)); err != nil {
 			return err
 		}
-		if !n.known {
-			for to := 1; to < len(g.nodes); to++ {
+		for to := 1; to < len(g.nodes); to++ {
+			if n.replaced && g.nodes[to].replaced || !n.known && !n.replaced {
 				g.edges[i] = append(g.edges[i], edge{to: to, vain: true})
 			}
-			continue
 		}
 		there := make([]int, 2*len(g.nodes)) // indexes of edges plus 1, by node, for edges in vain and others
 		for k := range n.il {

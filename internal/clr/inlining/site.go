@@ -118,3 +118,13 @@ func isReplaced(owner string) bool {
 	}
 	return strings.HasPrefix(owner, "System.Runtime.Intrinsics.")
 }
+
+// staysWithin recognises the types among these whose other IL calls nothing, or methods of the same types: the IL of
+// Interlocked.CompareExchange<T>, for one, calls Interlocked.CompareExchange(ref object, object, object).
+func staysWithin(owner string) bool {
+	switch owner {
+	case "System.Threading.Interlocked", "System.Threading.Volatile", "System.Runtime.CompilerServices.Unsafe":
+		return true
+	}
+	return false
+}

@@ -150,6 +150,12 @@ static class Cases
     [MethodImpl(Once)] public static void PInvoke(int n) { Small.Native(n); Small.Sink++; }
     [MethodImpl(Once)] public static void Unique(int n) { Small.Both(n); Small.Sink++; }
 
+    // The runtime replaces the IL of some methods of Interlocked, but not by calls of the program's methods.
+    [MethodImpl(Once)] public static void Atomic(int n)
+    {
+        Small.Sink = Interlocked.Increment(ref Small.Sink) + Small.Value(n);
+    }
+
     // A virtual call that the compiler can see through.
     [MethodImpl(Once)] public static void Interface(int n) { IWork w = new Worker(); w.Work(n); Small.Sink++; }
 
