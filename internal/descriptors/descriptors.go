@@ -20,6 +20,7 @@ type Reader struct {
 	pid int
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
+	reads       int                          // of connections
 	holders     *openfiles.Index             // nil: not needed yet
 }
 
@@ -46,15 +47,39 @@ func (r *Reader) Of(fd int32) string {
 	if !isSocket || err != nil {
 		return link
 	}
-	if r.connections == nil {
-		if r.connections, err = r.dir.Connections(); err != nil {
-			return link
-		}
+	if r.connections == nil && r.read() != nil {
+		return link
 	}
 	if c, ok := r.connections[n]; ok {
 		return connectionText(&c)
 	}
-	return cmp.Or(r.unixSocket(n), link)
+	return cmp.Or(r.unixSocket(n), r.unconnected(fd, n), link)
+}
+
+// mostReads bounds the reads of the list of connections.
+const mostReads = 4
+
+// read reads the list of connections.
+func (r *Reader) read() (err error) {
+	r.reads++
+	r.connections, err = r.dir.Connections()
+	return err
+}
+
+// unconnected describes a TCP socket that the kernel lists nowhere: the other end has reset the connection, or the
+// socket has never had one. "": another protocol, a kernel that does not tell, or a socket younger than the list.
+func (r *Reader) unconnected(fd int32, inode uint64) string {
+	protocol, err := r.dir.SocketProtocol(fd)
+	if err != nil || !strings.HasPrefix(protocol, "TCP") || r.reads >= mostReads || r.read() != nil {
+		return ""
+	}
+	if c, ok := r.connections[inode]; ok {
+		return connectionText(&c)
+	}
+	if len(r.connections) >= procfs.MaxConnections {
+		return "" // the list has an end
+	}
+	return "tcp socket without a connection"
 }
 
 // anonymous has the usual names of files without a path (anon_inode_getfd in the kernel), where the

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Connection is an internet socket.
@@ -17,8 +20,8 @@ type Connection struct {
 	State         string // for example "established"; "" for udp
 }
 
-// maxConnections bounds the sockets that are read of a network namespace.
-const maxConnections = 1 << 17
+// MaxConnections bounds the sockets that are read of a network namespace.
+const MaxConnections = 1 << 17
 
 // Connections returns the internet sockets in the network namespace of the process, by their
 // inodes (proc_pid_net(5)), including sockets of other processes there.
@@ -32,6 +35,13 @@ func (d Dir) Connections() (map[uint64]Connection, error) {
 	return out, nil
 }
 
+// SocketProtocol returns the name of the kernel's protocol of a socket of the process, such as TCP or TCPv6.
+func (d Dir) SocketProtocol(fd int32) (string, error) {
+	var name [32]byte
+	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d/fd/%d", d.fd, fd), "system.sockprotoname", name[:])
+	return unix.ByteSliceToString(name[:max(n, 0)]), err
+}
+
 func (d Dir) connections(file string, out map[uint64]Connection) error {
 	f, err := d.Open("net/" + file)
 	if err != nil {
@@ -40,7 +50,7 @@ func (d Dir) connections(file string, out map[uint64]Connection) error {
 	defer f.Close()
 	protocol := strings.TrimSuffix(file, "6")
 	lines := bufio.NewScanner(f)
-	for lines.Scan() && len(out) < maxConnections {
+	for lines.Scan() && len(out) < MaxConnections {
 		if inode, c, ok := parseConnection(lines.Bytes(), protocol); ok {
 			out[inode] = c
 		}
