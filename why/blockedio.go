@@ -59,11 +59,11 @@ func (e *evidence) behindCall(c *gather.BlockedCall) (v blockedBehind) {
 	if c.Awaited {
 		for i := range threads {
 			if w := &threads[i]; w.Unmoved &&
-				w.All(func(t *snapshot.Thread) bool { return gather.WaitsForExit(t.Frames) }) {
+				w.All(func(t *snapshot.Thread) bool { return phrase.WaitsForExit(t.Frames) }) {
 				v.add(w.Last())
 			}
 		}
-		e.waitingMethods(&v, func(ch *snapshot.TaskChain) bool { return gather.WaitsForExit(ch.Frames) })
+		e.waitingMethods(&v, func(ch *snapshot.TaskChain) bool { return phrase.WaitsForExit(ch.Frames) })
 		return v
 	}
 	snap := e.Last().Snap
@@ -164,7 +164,7 @@ func callVerdict(c *gather.BlockedCall, e *evidence, behind *blockedBehind) prof
 	} else {
 		in := ""
 		if c.Stack != nil {
-			in = ", in " + phrase.Method(gather.OwnFrame(c.Stack.Frames)) + ","
+			in = ", in " + gather.Place(c.Stack.Frames) + ","
 		}
 		v.Text = fmt.Sprintf("%s %s %s%s and has not moved for %s.", c.Caller(), c.Verb(), c.What, in,
 			phrase.Seconds(e.Span()))
@@ -234,9 +234,9 @@ func (v *blockedBehind) text(c *gather.BlockedCall) string {
 		text := fmt.Sprintf(" %s of this process %s for the end of a child", who,
 			phrase.Verb(v.count(), "waits", "wait"))
 		if v.example != nil {
-			text += ", in " + phrase.Method(gather.OwnFrame(v.example.Frames))
+			text += ", in " + gather.Place(v.example.Frames)
 		} else {
-			text += ", in " + phrase.Method(gather.OwnFrame(v.frames))
+			text += ", in " + gather.Place(v.frames)
 		}
 		return text + ". A child that cannot write does not end: its output is to be read while the process waits."
 	}

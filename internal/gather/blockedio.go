@@ -84,7 +84,7 @@ func (c *BlockedCall) EndText() string {
 		switch {
 		case o.Own && o.stack != nil:
 			fmt.Fprintf(&text, " %s has the other end and writes there as well, in %s: each waits for the other to "+
-				"read.", phrase.ThreadName(Ref(o.stack)), phrase.Method(OwnFrame(o.stack.Frames)))
+				"read.", phrase.ThreadName(Ref(o.stack)), Place(o.stack.Frames))
 		case o.Own:
 			fmt.Fprintf(&text, " This process has the other end, and no thread of the process %s there.",
 				c.either("reads", "writes"))

@@ -57,6 +57,7 @@ type Evidence struct {
 	KeptTasks    map[uint64]heapwalk.Kept // what keeps failed tasks, by the task
 	Blocked      []BlockedCall            // reads and writes that wait for the other end, and waiting children
 
+	Handlers  *snapshot.HeapPath // keeps the most handlers of HttpClients; nil: they do not become more, or not known
 	HeapLimit HeapLimit
 	Filling   *snapshot.HeapPath // of a nearly full heap: keeps the most objects of the largest type; nil: not known
 
@@ -241,17 +242,29 @@ func (w *Watched) Waits() bool {
 	return w.All(func(t *snapshot.Thread) bool { return t.Waits() && !Resting(t) })
 }
 
-// sameCalls reports whether the thread has the same calls in all looks: equal methods in equal places of the stack.
+// sameCalls reports whether the thread has the same calls in all looks: equal methods in equal places of the stack. A
+// look may have found out more about inlined methods.
 func (w *Watched) sameCalls() bool {
-	first := w.Looks[0].Frames
+	first := calls(w.Looks[0].Frames)
 	if len(first) == 0 {
 		return false
 	}
 	return w.All(func(t *snapshot.Thread) bool {
-		return slices.EqualFunc(first, t.Frames, func(a, b snapshot.Frame) bool {
+		return slices.EqualFunc(first, calls(t.Frames), func(a, b *snapshot.Frame) bool {
 			return a.SP == b.SP && a.Method == b.Method && a.IP == b.IP
 		})
 	})
+}
+
+// calls are the frames of methods that were not inlined.
+func calls(frames []snapshot.Frame) []*snapshot.Frame {
+	out := make([]*snapshot.Frame, 0, len(frames))
+	for i := range frames {
+		if !frames[i].Inlined {
+			out = append(out, &frames[i])
+		}
+	}
+	return out
 }
 
 // Resting reports whether a thread has nothing to do.
@@ -276,6 +289,31 @@ func OwnFrame(frames []snapshot.Frame) *snapshot.Frame {
 	}
 	return other
 }
+
+// PlaceFrame is the frame that tells best where a stack is: the own method. Without one, the innermost method of .NET
+// outside the core library says more than the core library's ways of waiting and writing. nil: there are no frames.
+func PlaceFrame(frames []snapshot.Frame) *snapshot.Frame {
+	if own := OwnFrame(frames); own != nil || len(frames) == 0 {
+		return own
+	}
+	innermost := 0
+	for i := range frames {
+		f := &frames[i]
+		if f.Kind != snapshot.Managed || f.Module == "" { // native, or made at run time
+			continue
+		}
+		if f.Module != "System.Private.CoreLib" {
+			return f
+		}
+		if frames[innermost].Kind != snapshot.Managed {
+			innermost = i
+		}
+	}
+	return &frames[innermost]
+}
+
+// Place names the method of PlaceFrame.
+func Place(frames []snapshot.Frame) string { return phrase.Method(PlaceFrame(frames)) }
 
 // Tally counts things by a name.
 type Tally map[string]int

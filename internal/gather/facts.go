@@ -115,6 +115,36 @@ func (s *Socket) Text() string {
 	return fmt.Sprintf("%s → %s: last sent %s ago, %s.", s.Local, s.Remote, phrase.Seconds(s.Sent), received)
 }
 
+// Texts describe connections, in one sentence those that differ only in the local address.
+func Texts(list []*Socket) (out []string) {
+	of := map[string][]*Socket{}
+	var order []string
+	for _, s := range list {
+		_, about, _ := strings.Cut(s.Text(), " → ")
+		if of[about] == nil {
+			order = append(order, about)
+		}
+		of[about] = append(of[about], s)
+	}
+	for _, about := range order {
+		if same := of[about]; len(same) > 1 {
+			out = append(out, fmt.Sprintf("%d connections → %s", len(same), about))
+		} else {
+			out = append(out, same[0].Text())
+		}
+	}
+	return out
+}
+
+// ReadsBody reports whether a stack reads the body of a request, synchronously: a server's stream waits for the client
+// (Microsoft.AspNetCore.Server.Kestrel.Core, HttpRequestStream.cs).
+func ReadsBody(frames []snapshot.Frame) bool {
+	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
+		return strings.HasPrefix(f.Method, "Microsoft.AspNetCore.Server.") &&
+			strings.Contains(f.Method, "HttpRequestStream.Read")
+	})
+}
+
 // Stays reports whether a thread was in a method of the framework in all looks, with unchanged calls.
 func (w *Watched) Stays(prefix string) bool { return w.Unmoved && CallsFramework(w.Last(), prefix) }
 

@@ -104,26 +104,66 @@ func (e *Evidence) silent(what string) bool {
 	return false
 }
 
-// WaitsForExit reports whether a stack waits for the end of a child: in Process.WaitForExit, or in the state machine of
-// Process.WaitForExitAsync.
-func WaitsForExit(frames []snapshot.Frame) bool {
-	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
-		name, ok := strings.CutPrefix(f.Method, "System.Diagnostics.Process")
-		return ok && (strings.HasPrefix(name, ".WaitForExit") || strings.HasPrefix(name, "+<WaitForExit"))
-	})
-}
-
 // waitsForChild reports whether the process waits for the end of a child, as far as is known by now.
 func (e *Evidence) waitsForChild() bool {
 	for i := range e.Last().Snap.Threads {
-		if WaitsForExit(e.Last().Snap.Threads[i].Frames) {
+		if phrase.WaitsForExit(e.Last().Snap.Threads[i].Frames) {
 			return true
 		}
 	}
 	l := e.LastFlight()
 	return l != nil && slices.ContainsFunc(l.Tasks.Chains, func(c snapshot.TaskChain) bool {
-		return WaitsForExit(c.Frames)
+		return phrase.WaitsForExit(c.Frames)
 	})
+}
+
+// nameChildren names the child process that threads wait for, in the targets of the waits: the only child, or one of
+// several children with the same command.
+func (g *Gatherer) nameChildren(s *snapshot.Snapshot) {
+	text := ""
+	for i := range s.Threads {
+		if t := &s.Threads[i]; phrase.WaitsForChild(t) {
+			if text == "" {
+				list, _ := g.dir.Children()
+				if text = childText(commands(list)); text == "" {
+					return
+				}
+			}
+			t.Wait.Target = text
+		}
+	}
+}
+
+// commands are the commands of processes, by id.
+func commands(list []int) map[int]string {
+	out := map[int]string{}
+	for _, pid := range list[:min(len(list), mostChildren)] {
+		if dir, err := procfs.Open(pid); err == nil {
+			if name, err := dir.Comm(); err == nil {
+				out[pid] = name
+			}
+			dir.Close()
+		}
+	}
+	return out
+}
+
+// childText names one of some processes: ", sleep (4711)", or ", one of 12 with the command sleep". "": there are
+// several commands, or none.
+func childText(commands map[int]string) (text string) {
+	names := Tally{}
+	for pid, name := range commands {
+		names[name]++
+		text = fmt.Sprintf(", %s (%d)", name, pid)
+	}
+	name, n := names.Top()
+	switch {
+	case len(names) > 1:
+		return ""
+	case n > 1:
+		return fmt.Sprintf(", one of %d with the command %s", n, name)
+	}
+	return text
 }
 
 // farFinder finds the processes at the other ends.
@@ -263,7 +303,7 @@ func (f *farFinder) doing(dir procfs.Dir, stack *snapshot.Thread) string {
 	case s.State == 'T':
 		return "is stopped by a signal"
 	case stack != nil && OwnFrame(stack.Frames) != nil:
-		return phrase.Doing(stack) + " in " + phrase.Method(OwnFrame(stack.Frames))
+		return phrase.Doing(stack) + " in " + Place(stack.Frames)
 	case s.State == 'R':
 		return "runs"
 	}

@@ -80,6 +80,7 @@ func (g *Gatherer) Gather(ctx context.Context) error {
 	g.moment()
 	g.HeapLimit = g.limit()
 	g.filling(ctx)
+	g.handlers(ctx)
 	return ctx.Err()
 }
 
@@ -99,6 +100,7 @@ func (g *Gatherer) look(ctx context.Context) error {
 	if err != nil {
 		return root.Publish(err)
 	}
+	g.nameChildren(s)
 	l.Snap, l.After, l.Pool = s, g.ran(), pool.state()
 	l.Until = time.Since(g.start)
 	l.blocked, l.moved = g.blocked(), g.moved(s)

@@ -56,7 +56,7 @@ type Gatherer struct {
 func Begin(pid int, o *Options, suspended func(*Evidence) bool) (*Gatherer, error) {
 	start := time.Now()
 	how := o.Process
-	how.Permits, how.PackStacks = clrsnap.PermitsSoon, false
+	how.Permits, how.PackStacks, how.Inlined = clrsnap.PermitsSoon, false, true
 	p, err := clrsnap.Open(context.Background(), pid, how)
 	if err != nil {
 		return nil, err

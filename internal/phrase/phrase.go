@@ -3,6 +3,7 @@ package phrase
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ func approximate(l *snapshot.SourceLine) string {
 	return ""
 }
 
+// Library is the name of a native library, from the name of the library's file: "libc" of "libc.so.6".
+func Library(file string) string { return display.Library(file) }
+
 // FileName is the last part of a path of Linux or of Windows.
 func FileName(path string) string {
 	return path[strings.LastIndexAny(path, `/\`)+1:]
@@ -53,6 +57,14 @@ func ThreadName(t snapshot.ThreadRef) string {
 // Counted is a number with its noun.
 func Counted(n int, one, many string) string {
 	return display.Number(n) + " " + display.Plural(n, one, many)
+}
+
+// SomeOf says how many of several: "3", or "all".
+func SomeOf(n, several int) string {
+	if n == several && n > 1 {
+		return "all"
+	}
+	return display.Number(n)
 }
 
 // ThreadsOf says how many threads: "1 thread", "12 threads".
@@ -168,6 +180,22 @@ func WaitPhrase(t *snapshot.Thread) string {
 	return " " + text
 }
 
+// WaitsForExit reports whether a stack waits for the end of a child: in Process.WaitForExit, or in the state machine of
+// Process.WaitForExitAsync.
+func WaitsForExit(frames []snapshot.Frame) bool {
+	return slices.ContainsFunc(frames, func(f snapshot.Frame) bool {
+		name, ok := strings.CutPrefix(f.Method, "System.Diagnostics.Process")
+		return ok && (strings.HasPrefix(name, ".WaitForExit") || strings.HasPrefix(name, "+<WaitForExit"))
+	})
+}
+
+// WaitsForChild reports whether a thread waits for the event that .NET sets when a child process ends.
+func WaitsForChild(t *snapshot.Thread) bool {
+	w := t.Wait
+	return w != nil && (w.Field == "System.Diagnostics.ProcessWaitState._exitedEvent" ||
+		w.Field == "" && w.Kind == snapshot.HandleOne && WaitsForExit(t.Frames))
+}
+
 // Doing says what a thread does.
 func Doing(t *snapshot.Thread) string {
 	w := t.Wait
@@ -182,6 +210,8 @@ func Doing(t *snapshot.Thread) string {
 		return fmt.Sprintf("waits for the static constructor of %s, which %s runs", w.Type, ThreadName(*w.Owner))
 	case WaitPhrases[w.Kind] == "":
 		return "is " + t.State
+	case WaitsForChild(t):
+		return "waits for the end of a child process" + w.Target + Unsure(w)
 	}
 	thing := ObjectOf(w, display.Things[w.Kind])
 	if w.Method != "" {
