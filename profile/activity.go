@@ -57,6 +57,8 @@ type ActivityCPU struct {
 	Used   float64 // CPUs, on average
 	May    float64 // CPUs that the process may use: the machine's CPUs, or what the control group allows
 	ByKind map[CPUKind]float64
+	// NativeLibrary is the file name of the library with most of the time in native code; "": none has most.
+	NativeLibrary string
 	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. Own is the name of the stack's
 	// own method: the program's method nearest to the leaf, or else a package's. PathShare is the share of the
 	// samples in the own method.
@@ -92,8 +94,41 @@ var CPUKinds = [...]CPUKind{CPUOwn, CPUPackages, CPUFramework, CPUNative, CPUGC,
 // CPUByKind sums up the weights of a mode's samples of running threads by CPUKind, as shares of the whole weight.
 // nil: no samples.
 func (r *Recording) CPUByKind(mode Mode) map[CPUKind]float64 {
-	byRole := map[runtimeWork][]runtimeWork{}
 	out, all := map[CPUKind]float64{}, 0.0
+	r.eachRun(mode, func(x *Sample, kind CPUKind) {
+		out[kind] += float64(x.Weight)
+		all += float64(x.Weight)
+	})
+	if all == 0 {
+		return nil
+	}
+	for kind := range out {
+		out[kind] /= all
+	}
+	return out
+}
+
+// NativeLibrary is the file name of the native library with more than half of the CPU time in native code, by the
+// samples of a mode; "": no library has more.
+func (r *Recording) NativeLibrary(mode Mode) string {
+	of, all := map[string]int64{}, int64(0)
+	r.eachRun(mode, func(x *Sample, kind CPUKind) {
+		if kind == CPUNative {
+			of[r.Function(x.Node).Module] += x.Weight
+			all += x.Weight
+		}
+	})
+	for library, weight := range of {
+		if weight > all/2 {
+			return library
+		}
+	}
+	return ""
+}
+
+// eachRun visits a mode's samples of running threads, with the kind of the CPU time.
+func (r *Recording) eachRun(mode Mode, visit func(*Sample, CPUKind)) {
+	byRole := map[runtimeWork][]runtimeWork{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		if x.Mode != mode || x.State != Running || x.Weight <= 0 {
@@ -105,16 +140,8 @@ func (r *Recording) CPUByKind(mode Mode) map[CPUKind]float64 {
 			work = r.workOf(role)
 			byRole[role] = work
 		}
-		out[cpuKind(r.Function(x.Node), work[x.Node])] += float64(x.Weight)
-		all += float64(x.Weight)
+		visit(x, cpuKind(r.Function(x.Node), work[x.Node]))
 	}
-	if all == 0 {
-		return nil
-	}
-	for kind := range out {
-		out[kind] /= all
-	}
-	return out
 }
 
 // workOf is the runtime's work on its own behalf at each node, on threads with a role. A parent comes before its

@@ -166,6 +166,9 @@ func cpuUseText(c *profile.ActivityCPU) string {
 		if share := c.ByKind[k]; share >= leastShown {
 			text += sep + display.Percent(share) + " " + cpuKinds[k]
 			sep = ", "
+			if k == profile.CPUNative && c.NativeLibrary != "" {
+				text += " (most in " + display.Library(c.NativeLibrary) + ")"
+			}
 		}
 	}
 	if c.Own != "" && c.PathShare >= leastShown {
@@ -205,6 +208,7 @@ type jsonCPU struct {
 	Used      float64                     `json:"used"`
 	May       float64                     `json:"may"`
 	ByKind    map[profile.CPUKind]float64 `json:"byKind,omitempty"`
+	Native    string                      `json:"nativeLibrary,omitempty"`
 	Path      []*jsonFrame                `json:"path,omitempty"`
 	PathShare float64                     `json:"pathShare,omitempty"`
 	OfNote    []jsonEvidence              `json:"ofNote,omitempty"`
@@ -281,7 +285,8 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 		out.TasksEnded, out.TasksExact, out.TasksOver = &a.TasksEnded, a.TasksExact, a.TasksOver.Seconds()
 	}
 	if c := a.CPU; c != nil {
-		out.CPU = &jsonCPU{Share: c.Share(), Used: c.Used, May: c.May, ByKind: c.ByKind, PathShare: c.PathShare}
+		out.CPU = &jsonCPU{Share: c.Share(), Used: c.Used, May: c.May, ByKind: c.ByKind, PathShare: c.PathShare,
+			Native: c.NativeLibrary}
 		for i := range c.Path {
 			out.CPU.Path = append(out.CPU.Path, jsonFrameOf(&c.Path[i]))
 		}

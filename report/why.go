@@ -28,6 +28,8 @@ const (
 	whyWidth  = 100
 	whyFrames = 12
 	whyLeaf   = 3 // of these, from the leaf on, if the program's own frames come later
+
+	coreLibrary = "System.Private.CoreLib"
 )
 
 // Why writes a diagnosis for people: the verdicts, the gravest first, and beneath each verdict the evidence and the
@@ -176,7 +178,7 @@ type stackPart struct {
 }
 
 // shown returns the parts of a stack to show. The leaf frames say how a thread waits. The frames from the first frame
-// of the program itself on say for what.
+// of the program itself on say for what. What .NET's core has inlined into itself says nothing.
 func (p *whyPrinter) shown(frames []snapshot.Frame) []stackPart {
 	switch {
 	case len(frames) == 0:
@@ -186,7 +188,8 @@ func (p *whyPrinter) shown(frames []snapshot.Frame) []stackPart {
 	}
 	var shown []snapshot.Frame
 	for i := range frames {
-		if frames[i].Kind != snapshot.Native && frames[i].Kind != snapshot.Kernel {
+		f := &frames[i]
+		if f.Kind != snapshot.Native && f.Kind != snapshot.Kernel && (!f.Inlined || f.Module != coreLibrary) {
 			shown = append(shown, frames[i])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/internal/gather"
@@ -139,12 +140,20 @@ func cpuActivity(e *gather.Evidence, first, last *gather.Moment) *profile.Activi
 	if n < gather.LeastRun {
 		return a
 	}
-	a.ByKind = e.Samples.CPUByKind(mode)
-	if list := gather.Sites(e.Samples, runs); len(list) > 0 {
+	a.ByKind, a.NativeLibrary = e.Samples.CPUByKind(mode), e.Samples.NativeLibrary(mode)
+	list := gather.Sites(e.Samples, runs)
+	if len(list) > 0 {
 		a.Path, a.PathShare = gather.Frames(e.Samples, list[0].Leaf), float64(list[0].Weight)/float64(all)
 		a.Own = e.Samples.Function(list[0].Node).Display
 	}
-	a.OfNote = append(a.OfNote, ofNote(e, runs, all)...)
+	known := ofNote(e, runs, all)
+	aboutCPU := func(x profile.Evidence) bool { return strings.Contains(x.Text, "of the CPU time") }
+	ran, ready := e.RanAndReady()
+	wanted := max(a.Used, gather.AtOnce(int64(ran+ready), e.Whole())) // other programs may have taken the CPUs
+	if len(list) > 0 && wanted >= muchUsed*a.May && !slices.ContainsFunc(known, aboutCPU) {
+		known = append(calledMost(e.Samples, runs, &list[0], all), known...)
+	}
+	a.OfNote = append(a.OfNote, known...)
 	return a
 }
 
@@ -221,7 +230,7 @@ func standReady(e *gather.Evidence) (out []profile.Evidence) {
 		}
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s %s ready to run nearly all the time, in %s in %d of %d looks. With so little CPU "+
-				"time it cannot be told whether that is a loop.", who, was, phrase.Method(gather.OwnFrame(g.at.Frames)),
+				"time it cannot be told whether that is a loop.", who, was, gather.Place(g.at.Frames),
 				g.looks, len(e.Looks)),
 			Frames: g.at.Frames, Threads: refs,
 		})

@@ -259,9 +259,20 @@ func longTexts(e *gather.Evidence) []profile.Evidence {
 	if !ok || s.average < longText {
 		return nil
 	}
-	out := s.evidence(fmt.Sprintf("strings of %s on average, most of them", phrase.BytesOf(s.average)))
-	out[0].Text += " A text that grows in a loop is copied each time."
+	made := ""
+	if s.by != nil {
+		made = " made by " + s.by.Display
+	}
+	out := s.evidence(fmt.Sprintf("strings of %s on average, most of them%s", phrase.BytesOf(s.average), made))
+	if s.by != nil && joinsTwo[s.by.Signature] && strings.HasSuffix(s.by.Method, "String.Concat") {
+		out[0].Text += " Perhaps a text grows in a loop: it is copied each time."
+	}
 	return out
+}
+
+// joinsTwo are the signatures of string.Concat for a few texts. Other methods get all texts at once.
+var joinsTwo = map[string]bool{
+	"(string, string)": true, "(string, string, string)": true, "(string, string, string, string)": true,
 }
 
 // allocations is what a process allocates of some types.
@@ -270,6 +281,7 @@ type allocations struct {
 	rate, average int64   // bytes a second, and of an object
 	of            string  // the type at the place with the most bytes
 	own           *snapshot.Frame
+	by            *profile.Function // that own calls to allocate most; nil: own itself allocates
 	frames        []snapshot.Frame
 }
 
@@ -296,6 +308,7 @@ func allocates(
 	}
 	s := &list[0]
 	out.average, out.of = sum/max(events, 1), r.Function(s.Leaf).Display
+	out.by = firstCalled(r, waysDown(r, is, s))
 	out.own, out.frames = s.Frame(r), gather.WithoutEvents(gather.Frames(r, s.Leaf))
 	return out, true
 }

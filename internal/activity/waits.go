@@ -81,7 +81,7 @@ func waitingThreads(e *gather.Evidence) (out []profile.Evidence) {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.first.OSThreadID, b.first.OSThreadID))
 	})
 	for _, g := range list[:min(len(list), shownWaits)] {
-		who, in := phrase.ThreadName(gather.Ref(g.first)), phrase.Method(gather.OwnFrame(g.first.Frames))
+		who, in := phrase.ThreadName(gather.Ref(g.first)), gather.Place(g.first.Frames)
 		does := phrase.Doing(g.first) + named(g.first.Wait)
 		text := fmt.Sprintf("%s %s, in %s.", who, does, in)
 		n := len(g.threads)
@@ -144,7 +144,7 @@ func waitingChains(e *gather.Evidence, chains []snapshot.TaskChain) (out []profi
 	for _, g := range list[:min(len(list), shownChains)] {
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("%s for %s, in %s.", phrase.Counted(g.count, "async method waits", "async methods wait"),
-				g.thing, phrase.Method(gather.OwnFrame(g.first.Frames))),
+				g.thing, gather.Place(g.first.Frames)),
 		})
 	}
 	return out

@@ -149,3 +149,9 @@ func SplitSignature(name string) (display, signature string) {
 	}
 	return name, ""
 }
+
+// Library is the name of a native library, from the name of the library's file: "libc" of "libc.so.6".
+func Library(file string) string {
+	name, _, _ := strings.Cut(file, ".so")
+	return name
+}
