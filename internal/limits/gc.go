@@ -220,7 +220,7 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 	})
 	for i, a := range list[:min(len(list), phrase.ShownSites)] {
 		stack := gather.Frames(r, a.node)
-		own := phrase.Method(gather.OwnFrame(stack))
+		own := gather.Place(stack)
 		all, size := phrase.BytesOf(phrase.Rate(a.weight, r.Duration)), phrase.BytesOf(a.weight/max(a.events, 1))
 		text := fmt.Sprintf("%s a second of %s, about %s each, are allocated in %s:", all, a.typ, size, own)
 		if i == 0 {

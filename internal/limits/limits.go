@@ -267,5 +267,31 @@ func moreDescriptors(e *gather.Evidence) []profile.Verdict {
 		v.Text += fmt.Sprintf(" At this rate the limit of %s is reached in %s.", phrase.Number(int64(last.FilesLimit)),
 			phrase.Seconds(time.Duration(float64(left)/rate*float64(time.Second))))
 	}
+	addClients(&v, e, grown)
 	return []profile.Verdict{v}
+}
+
+// addClients tells of HttpClients that become more, and of connections of the process to itself, if these can be most
+// of the new descriptors.
+func addClients(v *profile.Verdict, e *gather.Evidence, grown int) {
+	if n := e.Inside(); 2*n >= grown {
+		v.Text += fmt.Sprintf(" %s both ends in this process, and so two descriptors each.", phrase.Counted(n,
+			"connection has", "connections have"))
+	}
+	n, over := e.MoreHandlers()
+	if n == 0 {
+		return
+	}
+	v.Text += fmt.Sprintf(" There are %d more SocketsHttpHandler objects than %s before: each HttpClient with a "+
+		"handler of its own opens connections of its own.", n, phrase.Seconds(over))
+	if s := e.MakesHandlers(); s != nil {
+		v.Text += fmt.Sprintf(" They are made in %s.", phrase.Method(s.Frame(e.Samples)))
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: "Such objects are made here:", Frames: gather.WithoutEvents(gather.Frames(e.Samples, s.Leaf)),
+		})
+	}
+	if e.Handlers != nil {
+		v.Text += phrase.KeptBy("They are", e.Handlers)
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to them: " + phrase.Way(e.Handlers) + "."})
+	}
 }

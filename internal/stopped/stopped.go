@@ -118,7 +118,7 @@ func suspension(e *gather.Evidence, w *gather.Watched, waiting []snapshot.Thread
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least "+
 			"%s. Each garbage collection waits for this thread, and all other threads wait for the collection.",
-			phrase.ThreadName(gather.Ref(t)), phrase.Method(gather.OwnFrame(t.Frames)), phrase.Seconds(e.Span())),
+			phrase.ThreadName(gather.Ref(t)), gather.Place(t.Frames), phrase.Seconds(e.Span())),
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", phrase.ThreadName(gather.Ref(t)), t.State,
 				phrase.Counted(len(e.Looks), "look", "looks")), Frames: t.Frames,
