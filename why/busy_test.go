@@ -223,10 +223,22 @@ func TestPool(t *testing.T) {
 		t.Error(list[0].Text)
 	}
 
+	// Most workers read what a client has not sent.
+	reading := blockedWorkers(9)
+	for i := range reading[:6] {
+		reading[i].Frames = stack("System.Threading.Tasks.Task.Wait",
+			"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http.HttpRequestStream.Read", "Shop.Tenants.Invoke")
+		reading[i].Frames[1].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
+	}
+	list = judgePool(same(2, reading...).pooled(2, 90, 90))
+	verdict(t, list, profile.CausePoolStarvation, profile.Certain, "9 of its 9 workers are blocked, all of them in "+
+		"Shop.Tenants.Invoke, which waits for the rest of requests' bodies with a synchronous read: sync over async. "+
+		"A client that sends slowly takes a worker all the time. 90 work items are queued")
+
 	// The queue is empty again, but new work has to wait for workers.
 	for _, at := range []int{0, 90} {
 		verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, at, 0)), profile.CausePoolStarvation,
-			profile.Likely, "8 of the 8 workers", "sync over async", "8 of them are in Shop.Tenants.Invoke",
+			profile.Likely, "8 of the 8 workers", "sync over async", "all of them are in Shop.Tenants.Invoke",
 			"0 work items are queued now", "minimum of workers is 2")
 	}
 	none(t, judgePool(same(2, blockedWorkers(7)...).pooled(2, 0, 0))) // a few services of the program
@@ -592,6 +604,108 @@ func TestMoreDescriptors(t *testing.T) {
 		verdict(t, of(limits.Descriptors)(e), profile.CauseDescriptors, profile.Possible, "1,000 are open",
 			"80 more than 4.0 s before (20.0 a second)", "the limit of 21,000 is reached in 17 min",
 			"TCP connections to 10.0.0.9:5432: 980")
+	}
+}
+
+// TestMoreHandlers: descriptors that become more with handlers of HttpClients are told with the handlers, and with what
+// keeps these.
+func TestMoreHandlers(t *testing.T) {
+	e := same(4)
+	e.Age = 50 * time.Second
+	e.Moments = []gather.Moment{{Files: 920}, {At: 4 * time.Second, Files: 1000, FilesLimit: 21_000,
+		Kinds: map[string]int{"tcp sockets to or from 127.0.0.1": 980}}}
+	for i, n := range []uint64{400, 440} {
+		h := gather.HeapLook{At: time.Duration(3*i) * time.Second, Heap: &snapshot.Heap{}}
+		h.Types = append(h.Types, snapshot.HeapType{Name: "System.Net.Http.SocketsHttpHandler",
+			HeapAmount: snapshot.HeapAmount{Count: n, Bytes: 80 * n}})
+		e.Heaps = append(e.Heaps, h)
+	}
+	e.Handlers = &snapshot.HeapPath{Root: snapshot.RootStatic, Static: "Shop.Prices.clients",
+		Steps: []snapshot.HeapStep{
+			{Type: "System.Net.Http.HttpClient", Field: "_handler"}, {Type: "System.Net.Http.SocketsHttpHandler"},
+		}}
+	for range 490 {
+		e.Sockets = append(e.Sockets, gather.Socket{Ours: true, Own: true})
+	}
+	verdict(t, of(limits.Descriptors)(e), profile.CauseDescriptors, profile.Possible,
+		" 490 connections have both ends in this process, and so two descriptors each. There are 40 more "+
+			"SocketsHttpHandler objects than 3.0 s before: each HttpClient with a handler of its own opens "+
+			"connections of its own. They are kept by static field Shop.Prices.clients.",
+		"The way to them: static field Shop.Prices.clients → ")
+	r := e.recorded(3, profile.Alloc)
+	r.add(1, profile.Sample{Mode: profile.Alloc, Weight: 1 << 17}, "System.Object",
+		"System.Net.Http.SocketsHttpHandler..ctor", "Shop.Prices.Ask")
+	verdict(t, of(limits.Descriptors)(r.done()), profile.CauseDescriptors, profile.Possible,
+		"They are made in Shop.Prices.Ask.")
+	e.Heaps[1].Types[0].HeapAmount.Count, e.Sockets = 404, e.Sockets[:30]
+	if text := of(limits.Descriptors)(e)[0].Text; strings.Contains(text, "Handler") || strings.Contains(text, "both") {
+		t.Error(text)
+	}
+}
+
+// TestCalledMost: if a busy process spends most of the time below one method, what the method calls is told, with the
+// native library. Nothing is told of own code, of an idle process, or of time below many methods.
+func TestCalledMost(t *testing.T) {
+	deflate := []string{"libz.so.1!deflate_slow", "libz.so.1!deflate", "System.IO.Compression.Deflater.Deflate",
+		"System.IO.Compression.GZipStream.Write", "Shop.Report.Write"}
+	for _, tt := range []struct {
+		name string
+		used float64 // CPUs, of two
+		rest []string
+		says string // "": nothing
+	}{
+		{"busy", 1.8, []string{"Shop.Orders.Add"},
+			"60 % of the CPU time is in System.IO.Compression.Deflater.Deflate (native code of libz), called by " +
+				"Shop.Report.Write."},
+		{"several ways", 1.8, append([]string{"System.IO.Stream.Copy"}, deflate[3:]...),
+			"100 % of the CPU time is in System.IO.Compression.GZipStream.Write, called by Shop.Report.Write."},
+		{"idle", 0.4, []string{"Shop.Orders.Add"}, ""},
+		{"own code", 1.8, []string{"Shop.Report.Write"}, ""},
+	} {
+		e := same(4, running(1, "Shop.Report.Write"))
+		e.CPUs = 2
+		e.Moments = []gather.Moment{{}, {At: 4 * time.Second, CPU: time.Duration(tt.used * float64(4*time.Second))}}
+		r := e.recorded(3, profile.CPU)
+		for i := range 2 * gather.LeastRun {
+			way := deflate
+			if i%5 < 2 {
+				way = tt.rest
+			}
+			r.add(1, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", way...)
+		}
+		c := activity.Of(&r.done().Evidence).CPU
+		if c.NativeLibrary != "libz.so.1" {
+			t.Errorf("%s: most native code is in %q", tt.name, c.NativeLibrary)
+		}
+		switch {
+		case tt.says == "" && len(c.OfNote) > 0:
+			t.Errorf("%s: %s", tt.name, c.OfNote[0].Text)
+		case tt.says != "" && (len(c.OfNote) != 1 || !strings.HasPrefix(c.OfNote[0].Text, tt.says)):
+			t.Errorf("%s: %+v", tt.name, c.OfNote)
+		}
+	}
+}
+
+// TestLongTexts: the method that makes long texts is told. A text may grow in a loop only if a few texts are joined.
+func TestLongTexts(t *testing.T) {
+	for signature, loop := range map[string]bool{
+		"(string, string)": true, "(System.Collections.Generic.IEnumerable<string>)": false,
+	} {
+		e := same(4, running(1, "Shop.Report.Write"))
+		e.Moments[1].CPU = time.Second
+		r := e.recorded(3, profile.CPU, profile.Alloc)
+		r.signature = signature
+		for range gather.LeastRun {
+			r.add(1, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", "Shop.Report.Write")
+			r.add(1, profile.Sample{Mode: profile.Alloc, Weight: 10 << 20, Events: 640}, "string",
+				"System.String.Concat", "Shop.Report.Write")
+		}
+		list := activity.Of(&r.done().Evidence).CPU.OfNote
+		if len(list) != 1 || !strings.Contains(list[0].Text, "are strings of 16.0 KiB on average, most of them made "+
+			"by System.String.Concat in Shop.Report.Write.") ||
+			strings.Contains(list[0].Text, " Perhaps a text grows in a loop") != loop {
+			t.Errorf("%s: %+v", signature, list)
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ func alike(s *snapshot.Snapshot, d *snapshot.Deadlock) (out [][]int) {
 	at := map[string]int{}
 	for _, i := range d.Threads {
 		t := entangled(s, d, &s.Threads[i])
-		key := phrase.Method(gather.OwnFrame(t.Frames)) + phrase.WaitPhrase(&t)
+		key := gather.Place(t.Frames) + phrase.WaitPhrase(&t)
 		k, ok := at[key]
 		if !ok && len(out) == maxShown {
 			continue
@@ -160,7 +160,7 @@ func deadlockText(s *snapshot.Snapshot, d *snapshot.Deadlock, groups [][]int) st
 	for _, equal := range groups {
 		t := entangled(s, d, &s.Threads[equal[0]])
 		words = append(words, phrase.ThreadName(gather.Ref(&t))+strings.TrimSuffix(likeOthers(equal), ",")+", in "+
-			phrase.Method(gather.OwnFrame(t.Frames))+","+phrase.WaitPhrase(&t))
+			gather.Place(t.Frames)+","+phrase.WaitPhrase(&t))
 		left -= len(equal)
 	}
 	if left > 0 {
@@ -203,7 +203,7 @@ func entangled(s *snapshot.Snapshot, d *snapshot.Deadlock, t *snapshot.Thread) s
 
 // threadIn names a thread and its own method: "orders-2 (4242), in Orders.Handle,".
 func threadIn(t *snapshot.Thread) string {
-	return phrase.ThreadName(gather.Ref(t)) + ", in " + phrase.Method(gather.OwnFrame(t.Frames)) + ","
+	return phrase.ThreadName(gather.Ref(t)) + ", in " + gather.Place(t.Frames) + ","
 }
 
 // waitEvidence is the stack of a thread that waits, and what for.
@@ -261,7 +261,7 @@ func stuckHolder(e *evidence, h *gather.Watched, behind []*gather.Watched) profi
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not "+
 			"got for at least %s. %s for the lock. %s, may need one of them to go on.",
-			phrase.ThreadName(gather.Ref(t)), lock, phrase.Method(gather.OwnFrame(t.Frames)), phrase.ObjectOf(t.Wait,
+			phrase.ThreadName(gather.Ref(t)), lock, gather.Place(t.Frames), phrase.ObjectOf(t.Wait,
 				"a SemaphoreSlim"),
 			phrase.Seconds(e.Span()), phrase.ThreadsWait(len(behind)), holder),
 		Commands: []string{"clrsnap locks " + e.Again(), "clrsnap tasks " + e.Again()},

@@ -147,6 +147,8 @@ type recorder struct {
 	duration time.Duration
 	stats    []profile.ModeStats
 	threads  map[int]int32
+
+	signature string // of methods of .NET
 }
 
 // add adds a sample: a stack, leaf first, and on top of the stack events, "outer|inner", if any.
@@ -160,7 +162,11 @@ func (r *recorder) add(id int, x profile.Sample, event string, methods ...string
 	node := int32(0)
 	for i := len(methods) - 1; i >= 0; i-- {
 		f := frame(methods[i])
-		at := r.b.Function(profile.Function{Kind: f.Kind, Method: f.Method, Display: f.Display, Module: f.Module})
+		fn := profile.Function{Kind: f.Kind, Method: f.Method, Display: f.Display, Module: f.Module}
+		if f.Module == "System.Private.CoreLib" {
+			fn.Signature = r.signature
+		}
+		at := r.b.Function(fn)
 		node = r.b.Child(node, r.b.Location(profile.Location{Function: at}))
 	}
 	for event := range strings.SplitSeq(event, "|") {

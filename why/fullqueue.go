@@ -99,7 +99,7 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	}
 	for _, t := range takers[:min(len(takers), maxShown)] {
 		words = append(words, fmt.Sprintf("%s %s, in %s", phrase.ThreadName(gather.Ref(t)), phrase.Doing(t),
-			phrase.Method(gather.OwnFrame(t.Frames))))
+			gather.Place(t.Frames)))
 		v.Evidence = append(v.Evidence, waitEvidence(t))
 	}
 	v.Text = fmt.Sprintf("%s for room in a full queue, although nobody else is seen who takes from full queues, and "+
@@ -111,7 +111,7 @@ func (e *evidence) takersWait(threads []gather.Watched) []profile.Verdict {
 	}
 	if n := len(others); n > 0 {
 		v.Text += fmt.Sprintf(" %s for room as well, such as %s, in %s.", more(n),
-			phrase.ThreadName(gather.Ref(others[0])), phrase.Method(gather.OwnFrame(others[0].Frames)))
+			phrase.ThreadName(gather.Ref(others[0])), gather.Place(others[0].Frames))
 	}
 	l, q := e.LastFlight(), fullQueue{types: types}
 	if l != nil && l.Tasks.Methods > 0 || q.consumer(e, threads) != nil {
@@ -138,7 +138,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 	v := profile.Verdict{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for room in a full queue, in %s, and none has got room in %s. One of them, %s, %s.",
-			phrase.ThreadsWait(n), phrase.Method(gather.OwnFrame(q.example.Frames)), phrase.Seconds(e.Span()),
+			phrase.ThreadsWait(n), gather.Place(q.example.Frames), phrase.Seconds(e.Span()),
 			phrase.ThreadName(gather.Ref(q.example)),
 			phrase.Doing(q.example)),
 		Evidence: []profile.Evidence{{
@@ -150,7 +150,7 @@ func (q *fullQueue) verdict(e *evidence, threads []gather.Watched) profile.Verdi
 	if t := q.consumer(e, threads); t != nil {
 		v.Certainty = profile.Possible
 		v.Text += fmt.Sprintf(" Perhaps %s takes from the queue, and is slow with one item: %s in %s.",
-			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), phrase.Method(gather.OwnFrame(t.Frames)))
+			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t), gather.Place(t.Frames))
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: "What may take from the queue, " + phrase.ThreadName(gather.Ref(t)) + ":", Frames: t.Frames,
 			Threads: []snapshot.ThreadRef{gather.Ref(t)},

@@ -103,7 +103,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		if c.all > h.maximum { // there are other clients
 			of = "that an HttpClient may have to it"
 		}
-		v.Text = fmt.Sprintf("%s does not answer: %s %s %s, and %s%s.", c.remote, allOf(h.maximum), of,
+		v.Text = fmt.Sprintf("%s does not answer: %s %s %s, and %s%s.", c.name(), allOf(h.maximum), of,
 			c.waited(h.maximum), queueText(queued), h.caller())
 	} else {
 		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", phrase.Counted(n, "call", "calls"),

@@ -59,20 +59,22 @@ func (e *evidence) report() *Report {
 
 // explains has, for each cause, the causes that are mere consequences if both are found.
 var explains = map[profile.Cause][]profile.Cause{
-	profile.CauseStopped:  profile.Causes[1:],
-	profile.CauseDeadlock: {profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled},
+	profile.CauseStopped: profile.Causes[1:],
+	profile.CauseDeadlock: {
+		profile.CauseRemoteCall, profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
+	},
 	profile.CauseSuspension: {
-		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseStalled,
-		profile.CauseCPU,
+		profile.CauseRemoteCall, profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer,
+		profile.CauseStalled, profile.CauseCPU,
 	},
 	profile.CauseBlockedIO: {
-		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
+		profile.CauseRemoteCall, profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
 	},
 	profile.CauseRemoteCall: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
 	},
-	profile.CauseLockContention: {profile.CausePoolStarvation, profile.CauseStalled},
-	profile.CausePoolStarvation: {profile.CauseStalled},
+	profile.CauseLockContention: {profile.CauseRemoteCall, profile.CausePoolStarvation, profile.CauseStalled},
+	profile.CausePoolStarvation: {profile.CauseRemoteCall, profile.CauseStalled},
 	profile.CauseMemoryPressure: {profile.CauseGC},
 	profile.CauseExceptions:     {profile.CauseCPU},
 	profile.CauseCPU:            {profile.CauseLockContention, profile.CausePoolStarvation, profile.CauseStalled},
@@ -82,9 +84,15 @@ var explains = map[profile.Cause][]profile.Cause{
 // explained reports whether v is a mere consequence of o. If o is about waiting threads, both verdicts must have a
 // thread in common. Verdicts on a thread's use of a CPU are a consequence of exceptions, or of garbage, only if the
 // thread is in the method that makes the exceptions or the garbage. Requests that stand still may have no threads: then
-// the method that waits is in the evidence of o.
+// the method that waits is in the evidence of o. A process that does not answer itself has a reason for that.
 func explained(v, o *profile.Verdict) bool {
 	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
+		return false
+	}
+	if v.Cause == profile.CauseRemoteCall && o.Cause != profile.CauseStopped {
+		return asksItself(v)
+	}
+	if asksItself(o) && v.Cause != profile.CauseStalled {
 		return false
 	}
 	switch o.Cause {

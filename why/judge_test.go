@@ -19,6 +19,9 @@ func TestSettle(t *testing.T) {
 		v.Evidence[0].Threads[0].OSThreadID = 2
 		return v
 	}
+	itself := elsewhere(of(profile.CauseRemoteCall, profile.Possible))
+	itself.Text = "127.0.0.1:80" + ofItself + " may not answer"
+	other := elsewhere(of(profile.CauseRemoteCall, profile.Likely))
 	through := of(profile.CauseLockContention, profile.Likely)
 	through.Evidence[0].Threads = append(through.Evidence[0].Threads, snapshot.ThreadRef{OSThreadID: 2})
 	causes := func(list []profile.Verdict) (out []profile.Cause) {
@@ -56,6 +59,13 @@ func TestSettle(t *testing.T) {
 		{"a CPU for something else",
 			[]profile.Verdict{of(profile.CauseCPU, likely, "Shop.Spin"), of(profile.CauseGC, likely, "Shop.Load")},
 			[]profile.Cause{profile.CauseCPU, profile.CauseGC}},
+		{"no answer from the process itself, whose threads are blocked",
+			[]profile.Verdict{itself, of(profile.CauseBlockedIO, likely)}, []profile.Cause{profile.CauseBlockedIO}},
+		{"no answer from the process itself, whose threads wait for a lock",
+			[]profile.Verdict{itself, elsewhere(of(profile.CauseLockContention, likely))},
+			[]profile.Cause{profile.CauseLockContention}},
+		{"no answer from another process", []profile.Verdict{other, of(profile.CauseBlockedIO, likely)},
+			[]profile.Cause{profile.CauseBlockedIO, profile.CauseRemoteCall}},
 		{"stopped", []profile.Verdict{of(profile.CauseLockContention, likely), of(profile.CauseStopped, likely)},
 			[]profile.Cause{profile.CauseStopped}},
 	} {

@@ -31,7 +31,7 @@ func judgeLost(e *evidence) []profile.Verdict {
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for a permit of %s%s. ", waiters,
 			phrase.ObjectOf(&snapshot.Wait{Type: l.Type, Object: l.Object, Field: l.Field}, "a SemaphoreSlim"), none) +
-			lostText(l) + fmt.Sprintf(" %s in %s.", oneText(l), phrase.Method(gather.OwnFrame(l.Frames))),
+			lostText(l) + fmt.Sprintf(" %s in %s.", oneText(l), gather.Place(l.Frames)),
 		Evidence: []profile.Evidence{{Text: firstText(l), Frames: l.Frames, Threads: e.waitersOf(l)}},
 		Commands: []string{"clrsnap tasks " + e.Again()},
 	}

@@ -43,7 +43,7 @@ func judgeNames(e *evidence) []profile.Verdict {
 	t := list[0]
 	if i := slices.IndexFunc(list, func(t *snapshot.Thread) bool { return gather.OwnFrame(t.Frames) != nil }); i >= 0 {
 		t = list[i]
-		v.Text += fmt.Sprintf(" One of them is in %s.", phrase.Method(gather.OwnFrame(t.Frames)))
+		v.Text += fmt.Sprintf(" One of them is in %s.", gather.Place(t.Frames))
 	}
 	x := profile.Evidence{Text: fmt.Sprintf("%s %s:", phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),
 		Frames: t.Frames}

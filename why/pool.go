@@ -24,6 +24,7 @@ const (
 // workers is what the workers of the pool do in one look.
 type workers struct {
 	all, idle, blocked int
+	bodies             int          // of the blocked workers: read the body of a request
 	in                 gather.Tally // own methods of the blocked workers
 	kinds              gather.Tally // snapshot.WaitKind of the blocked workers
 	list               []*snapshot.Thread
@@ -43,6 +44,9 @@ func workersOf(l *gather.Look) workers {
 			w.idle++
 		case gather.Blocked(t):
 			w.blocked++
+			if gather.ReadsBody(t.Frames) {
+				w.bodies++
+			}
 			w.list = append(w.list, t)
 			w.kinds[kindOf(t)]++
 			if m := gather.OwnMethod(t); m != "" {
@@ -98,7 +102,7 @@ func judgeTimerCallbacks(e *evidence) []profile.Verdict {
 	text := fmt.Sprintf("%d callbacks of timers run at the same time, in %s, and none has gone on in %s. A timer "+
 		"calls again although the last callback has not ended. Each callback takes one of the %d workers of the "+
 		"thread pool.",
-		len(in[most]), phrase.Method(gather.OwnFrame(example.Frames)), phrase.Seconds(e.Span()), last.all)
+		len(in[most]), gather.Place(example.Frames), phrase.Seconds(e.Span()), last.all)
 	if added := last.all - first.all; added > 0 {
 		text += fmt.Sprintf(" The pool has added %s.", phrase.Counted(added, "worker", "workers"))
 	}
@@ -173,8 +177,8 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CausePoolStarvation, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%d of the %d workers of the thread pool wait for tasks with .Result, Wait() or "+
-			"GetAwaiter().GetResult(): sync over async. %d of them are in %s.", w.blocked, w.all, n,
-			phrase.Method(gather.OwnFrame(example.Frames))),
+			"GetAwaiter().GetResult(): sync over async; %s of them are in %s.", w.blocked, w.all,
+			phrase.SomeOf(n, w.blocked), gather.Place(example.Frames)),
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.Again())},
 	}
 	if p.HasQueue {
@@ -235,16 +239,20 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		v.Text += fmt.Sprintf(", and it lets no more work at a time: %d %s idle", last.idle,
 			display.Plural(last.idle, "is", "are"))
 	}
-	like := "Workers"
+	like, wait := "Workers", "; they wait"
 	if n > 0 {
-		v.Text += fmt.Sprintf(", %d of them in %s", n, phrase.Method(gather.OwnFrame(example.Frames)))
-		like = fmt.Sprintf("%s in that method", phrase.Counted(n, "worker", "workers"))
+		v.Text += fmt.Sprintf(", %s of them in %s", phrase.SomeOf(n, last.blocked), gather.Place(example.Frames))
+		like, wait = fmt.Sprintf("%s in that method", phrase.Counted(n, "worker", "workers")), ", which waits"
 	}
 	const task = string(snapshot.TaskWait)
-	if kind == task && kindOf(example) == task && float64(of) >= mostlyBlocked*float64(last.blocked) {
-		v.Text += ", which waits for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
+	switch {
+	case float64(last.bodies) >= mostlyBlocked*float64(last.blocked):
+		v.Text += wait + " for the rest of requests' bodies with a synchronous read: sync over async. A client that " +
+			"sends slowly takes a worker all the time."
+	case kind == task && kindOf(example) == task && float64(of) >= mostlyBlocked*float64(last.blocked):
+		v.Text += wait + " for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
 			"If the task needs a worker to end, there is none."
-	} else {
+	default:
 		v.Text += fmt.Sprintf(". One of them, %s, %s.", phrase.ThreadName(gather.Ref(example)), phrase.Doing(example))
 	}
 	v.Text += growth(e, first, last, queue)

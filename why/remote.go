@@ -220,31 +220,48 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	if n := len(c.threads); n > 0 {
 		t := c.threads[0].Last()
 		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", phrase.ThreadsWait(n),
-			phrase.Method(gather.OwnFrame(t.Frames)),
+			gather.Place(t.Frames),
 			phrase.Seconds(e.Span())))
 		v.Evidence = append(v.Evidence, c.waiting(t))
 	}
 	if n := c.callers() - len(c.threads); n > 0 {
 		chain := c.chains[0]
 		words = append(words, fmt.Sprintf("%s for it, in %s", asyncCalls(n),
-			phrase.Method(gather.OwnFrame(chain.Frames))))
+			gather.Place(chain.Frames)))
 		v.Evidence = append(v.Evidence,
 			profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
 	}
-	v.Text = fmt.Sprintf("%s does not answer: %s.", c.remote, strings.Join(words, "; "))
+	v.Text = fmt.Sprintf("%s does not answer: %s.", c.name(), strings.Join(words, "; "))
 	if v.Certainty == profile.Possible {
 		v.Text = fmt.Sprintf("%s may not answer: %s. Programs that wait for news, or only send, look the same.",
-			c.remote, strings.Join(words, "; "))
+			c.name(), strings.Join(words, "; "))
 	}
 	if h := e.httpCalls(c); h != nil {
 		h.tell(&v, c)
 	} else if q := e.queueing(); q.sum() > 0 && len(c.connections) > 0 {
 		c.addQueue(&v, &q)
 	}
-	for _, s := range c.connections[:min(len(c.connections), maxShown)] {
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: s.Text()})
+	texts := gather.Texts(c.connections)
+	for _, text := range texts[:min(len(texts), maxShown)] {
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: text})
 	}
 	return v
+}
+
+// ofItself is behind the address in a verdict on an address of the process itself.
+const ofItself = ", where this process listens itself,"
+
+// name is the address, and whose address it is.
+func (c *called) name() string {
+	if c.own {
+		return c.remote + ofItself
+	}
+	return c.remote
+}
+
+// asksItself reports whether a verdict is about an address of the process itself.
+func asksItself(v *profile.Verdict) bool {
+	return v.Cause == profile.CauseRemoteCall && strings.Contains(v.Text, ofItself)
 }
 
 // certainty: an answer is certainly due if a connection cannot be made, or if calls of HttpClient have all
@@ -296,7 +313,7 @@ func (c *called) addQueue(v *profile.Verdict, q *queue) {
 	for _, t := range q.threads {
 		e.Threads = append(e.Threads, gather.Ref(t))
 	}
-	own := phrase.Method(gather.OwnFrame(e.Frames))
+	own := gather.Place(e.Frames)
 	v.Text += fmt.Sprintf(" %s of HttpClient more, in %s, have no connection: as many as there may be are in use.",
 		phrase.List(words), own)
 	e.Text = fmt.Sprintf("%s for a connection:", phrase.ThreadsWait(q.sum()))

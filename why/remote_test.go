@@ -199,7 +199,8 @@ func TestRemoteHTTP(t *testing.T) {
 		})
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
-		supplier+" does not answer: all 4 connections that an HttpClient may have to it have waited")
+		supplier+", where this process listens itself, does not answer: all 4 connections that an HttpClient may "+
+			"have to it have waited")
 	e.Sockets = alone
 	e.Web.Pools[0].HTTP1.Maximum = 6 // there may be more
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",

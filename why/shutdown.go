@@ -54,7 +54,7 @@ func handlesExit(t *snapshot.Thread) bool {
 func (e *evidence) endless(w *gather.Watched, handler string, threads []gather.Watched) profile.Verdict {
 	t := w.Last()
 	v := e.shutdown(fmt.Sprintf("The process is to end, and does not: %s has not returned since the first look. It is "+
-		"in %s, and %s.", handler, phrase.Method(gather.OwnFrame(t.Frames)), phrase.Doing(t)), t)
+		"in %s, and %s.", handler, gather.Place(t.Frames), phrase.Doing(t)), t)
 	v.Certainty = profile.Likely // the handler may wait for slow work
 	for i := range threads {
 		o := threads[i].Last()
@@ -100,11 +100,11 @@ func (e *evidence) keptAlive(threads []gather.Watched) []profile.Verdict {
 	first := keepers[0].Last()
 	text := fmt.Sprintf("Main has returned, and the process does not end: %s, a foreground thread, has not moved "+
 		"since the first look. It is in %s, and %s.", phrase.ThreadName(gather.Ref(first)),
-		phrase.Method(gather.OwnFrame(first.Frames)), phrase.Doing(first))
+		gather.Place(first.Frames), phrase.Doing(first))
 	if n := len(keepers); n > 1 {
 		text = fmt.Sprintf("Main has returned, and the process does not end: %d foreground threads have not moved "+
 			"since the first look. One of them, %s, is in %s, and %s.", n, phrase.ThreadName(gather.Ref(first)),
-			phrase.Method(gather.OwnFrame(first.Frames)), phrase.Doing(first))
+			gather.Place(first.Frames), phrase.Doing(first))
 	}
 	v := e.shutdown(text, first)
 	v.Certainty = profile.Possible // the wait may be the purpose of the process

@@ -50,7 +50,7 @@ func judgeSpinLocks(e *evidence) []profile.Verdict {
 			return nil // judgeDeadlock tells of ended holders
 		}
 		reason = fmt.Sprintf("The holder, %s, %s, in %s.", phrase.ThreadName(*h), phrase.Doing(holder),
-			phrase.Method(gather.OwnFrame(holder.Frames)))
+			gather.Place(holder.Frames))
 	} else if e.inside(list) {
 		return nil
 	}

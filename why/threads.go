@@ -78,7 +78,7 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 	return []profile.Verdict{{
 		Cause: profile.CauseStalled, Certainty: certainty,
 		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and %s. One of "+
-			"them, %s, %s.", phrase.ThreadsOf(len(best.threads)), phrase.Method(gather.OwnFrame(t.Frames)), more,
+			"them, %s, %s.", phrase.ThreadsOf(len(best.threads)), gather.Place(t.Frames), more,
 			phrase.Seconds(span), float64(more)/max(span, time.Millisecond).Seconds(), before,
 			phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),
 		Evidence: []profile.Evidence{{

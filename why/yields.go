@@ -83,7 +83,7 @@ func judgeYields(e *evidence) []profile.Verdict {
 		Text: fmt.Sprintf("%d requests for %s %s go on again and again in %s, and none has ended in %s: in both looks "+
 			"most had just given up the thread, to get another one. Most likely a loop waits for something by asking "+
 			"all the time.%s", most, best.group.Method, best.group.Path,
-			phrase.Method(gather.OwnFrame(best.group.Doing.Frames)),
+			gather.Place(best.group.Doing.Frames),
 			phrase.Seconds(after.At-before.At), used),
 		Evidence: []profile.Evidence{{Text: "The requests are here:", Frames: best.group.Doing.Frames}},
 		Commands: []string{"clrsnap requests " + e.Again(),
