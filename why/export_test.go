@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/gather"
 	"clrsnap/internal/nativemem"
+	"clrsnap/internal/remote"
 )
 
 // SetLeastAge sets, until the end of a test, the age from which on a program's collections, timers and native memory
@@ -15,3 +16,11 @@ func SetLeastAge(t *testing.T, d time.Duration) {
 	gather.LeastAge, gather.YoungAge, nativemem.LeastAge = d, d, d
 	t.Cleanup(func() { gather.LeastAge, gather.YoungAge, nativemem.LeastAge = old, oldYoung, oldNative })
 }
+
+// The judges of package remote, for the tests' evidence.
+var (
+	judgeRemote     = of(remote.Silent)
+	judgeCallQueue  = of(remote.Queue)
+	judgeNames      = of(remote.NameServers)
+	judgeUnaccepted = of(remote.Unaccepted)
+)

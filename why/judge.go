@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/gather"
 	"clrsnap/internal/limits"
 	"clrsnap/internal/nativemem"
+	"clrsnap/internal/remote"
 	"clrsnap/internal/stopped"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
@@ -32,10 +33,10 @@ func of(j func(*gather.Evidence) []profile.Verdict) judge {
 var judges = []judge{
 	of(stopped.Held), of(stopped.Debugger), judgeDeadlock, judgeCircles, judgeCallbacks, of(stopped.Suspension),
 	of(stopped.Finalizer), judgeShutdown, of(limits.Throttled), of(limits.Memory), of(limits.HeapLimit),
-	of(limits.Descriptors), judgeBlockedIO, judgeUnaccepted, judgeRemote, judgeNames, judgeCallQueue, judgeLocks,
-	judgeSpinLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgePulses, judgeRetries, judgeThreads,
-	judgeServices, judgeYields, of(cpu.Loops), of(limits.GC), judgeExceptions, judgeRethrown, judgeAssemblies,
-	judgeGrowth, of(nativemem.Growth),
+	of(limits.Descriptors), judgeBlockedIO, of(remote.Unaccepted), of(remote.Silent), of(remote.NameServers),
+	of(remote.Queue), judgeLocks, judgeSpinLocks, judgeLost, judgePool, judgeStalled, judgeFullQueue, judgePulses,
+	judgeRetries, judgeThreads, judgeServices, judgeYields, of(cpu.Loops), of(limits.GC), judgeExceptions,
+	judgeRethrown, judgeAssemblies, judgeGrowth, of(nativemem.Growth),
 }
 
 // report is the judges' common result.
@@ -90,9 +91,9 @@ func explained(v, o *profile.Verdict) bool {
 		return false
 	}
 	if v.Cause == profile.CauseRemoteCall && o.Cause != profile.CauseStopped {
-		return asksItself(v)
+		return remote.AsksItself(v)
 	}
-	if asksItself(o) && v.Cause != profile.CauseStalled {
+	if remote.AsksItself(o) && v.Cause != profile.CauseStalled {
 		return false
 	}
 	switch o.Cause {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"clrsnap/internal/remote"
 	"clrsnap/profile"
 	"clrsnap/snapshot"
 )
@@ -20,7 +21,7 @@ func TestSettle(t *testing.T) {
 		return v
 	}
 	itself := elsewhere(of(profile.CauseRemoteCall, profile.Possible))
-	itself.Text = "127.0.0.1:80" + ofItself + " may not answer"
+	itself.Text = "127.0.0.1:80" + remote.OfItself + " may not answer"
 	other := elsewhere(of(profile.CauseRemoteCall, profile.Likely))
 	through := of(profile.CauseLockContention, profile.Likely)
 	through.Evidence[0].Threads = append(through.Evidence[0].Threads, snapshot.ThreadRef{OSThreadID: 2})

@@ -1,4 +1,4 @@
-package why
+package remote
 
 import (
 	"fmt"
@@ -182,10 +182,11 @@ const (
 	deepQueue = 5  // calls without a connection, for each connection that there may be
 )
 
-// judgeCallQueue looks for calls of HttpClient that queue for connections. There are many calls, at both looks: the
+// Queue looks for calls of HttpClient that queue for connections. There are many calls, at both looks: the
 // server may answer, and then each call waits for many others. Or no call has got a connection since the first look.
-func judgeCallQueue(e *evidence) []profile.Verdict {
-	if len(e.Flights) < 2 || len(judgeRemote(e)) > 0 {
+func Queue(of *gather.Evidence) []profile.Verdict {
+	e := &evidence{of}
+	if len(e.Flights) < 2 || len(Silent(of)) > 0 {
 		return nil
 	}
 	before, after := e.Flights[0].Requests, e.LastFlight().Requests

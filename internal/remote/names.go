@@ -1,4 +1,4 @@
-package why
+package remote
 
 import (
 	"fmt"
@@ -11,9 +11,10 @@ import (
 	"clrsnap/snapshot"
 )
 
-// judgeNames looks for names of hosts that are not resolved: threads wait for the answer of a name server in all looks.
-// .NET resolves names on the calling thread, and for async callers on a worker of the pool.
-func judgeNames(e *evidence) []profile.Verdict {
+// NameServers looks for names of hosts that are not resolved: threads wait for the answer of a name server in all
+// looks. .NET resolves names on the calling thread, and for async callers on a worker of the pool.
+func NameServers(of *gather.Evidence) []profile.Verdict {
+	e := &evidence{of}
 	if len(e.Looks) < 2 || e.Core() || e.Span() < gather.Enough {
 		return nil
 	}

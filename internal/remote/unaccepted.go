@@ -1,4 +1,4 @@
-package why
+package remote
 
 import (
 	"fmt"
@@ -9,9 +9,10 @@ import (
 	"clrsnap/profile"
 )
 
-// judgeUnaccepted looks for clients that wait because nobody accepts their connections. The kernel gives out the
+// Unaccepted looks for clients that wait because nobody accepts their connections. The kernel gives out the
 // connections in their order: if one has waited all the time, none was accepted.
-func judgeUnaccepted(e *evidence) []profile.Verdict {
+func Unaccepted(of *gather.Evidence) []profile.Verdict {
+	e := &evidence{of}
 	i := slices.IndexFunc(e.Unaccepted, func(u gather.Unaccepted) bool {
 		return u.Count >= fewWaiters && u.Oldest >= e.Whole()
 	})

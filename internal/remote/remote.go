@@ -1,4 +1,4 @@
-package why
+package remote
 
 import (
 	"cmp"
@@ -19,6 +19,9 @@ const (
 	manyCallers     = 3    // threads and async calls that wait for one address
 	manyConnections = 4    // waiting connections to one address, without a known caller
 	mostConnections = 0.75 // of the connections to the address
+
+	fewWaiters       = 2 // threads or clients
+	shownConnections = 8
 )
 
 // called is an awaited remote address.
@@ -32,8 +35,9 @@ type called struct {
 	own         bool             // the process itself listens at the address
 }
 
-// judgeRemote looks for a remote address that does not answer.
-func judgeRemote(e *evidence) []profile.Verdict {
+// Silent looks for a remote address that does not answer.
+func Silent(of *gather.Evidence) []profile.Verdict {
+	e := &evidence{of}
 	list := slices.DeleteFunc(e.called(), func(c *called) bool { return !c.harmful(e) })
 	if len(list) == 0 {
 		return nil
@@ -128,9 +132,6 @@ func endsIn(target string) (local, remote string) {
 }
 
 func (c *called) harmful(e *evidence) bool {
-	if c.own && len(judgePool(e)) > 0 {
-		return false // nobody answers because the pool has no worker for the requests
-	}
 	if c.own && e.RequestsEnded() > 0 {
 		return false // the process answers requests, however slowly
 	}
@@ -242,26 +243,26 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 		c.addQueue(&v, &q)
 	}
 	texts := gather.Texts(c.connections)
-	for _, text := range texts[:min(len(texts), maxShown)] {
+	for _, text := range texts[:min(len(texts), shownConnections)] {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: text})
 	}
 	return v
 }
 
-// ofItself is behind the address in a verdict on an address of the process itself.
-const ofItself = ", where this process listens itself,"
+// OfItself is behind the address in a verdict on an address of the process itself.
+const OfItself = ", where this process listens itself,"
 
 // name is the address, and whose address it is.
 func (c *called) name() string {
 	if c.own {
-		return c.remote + ofItself
+		return c.remote + OfItself
 	}
 	return c.remote
 }
 
-// asksItself reports whether a verdict is about an address of the process itself.
-func asksItself(v *profile.Verdict) bool {
-	return v.Cause == profile.CauseRemoteCall && strings.Contains(v.Text, ofItself)
+// AsksItself reports whether a verdict is about an address of the process itself.
+func AsksItself(v *profile.Verdict) bool {
+	return v.Cause == profile.CauseRemoteCall && strings.Contains(v.Text, OfItself)
 }
 
 // certainty: an answer is certainly due if a connection cannot be made, or if calls of HttpClient have all
