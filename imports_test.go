@@ -202,11 +202,12 @@ var mayImport = map[string]string{
 	"internal/stopped":   "profile snapshot internal/gather internal/phrase",
 	"internal/limits":    "profile snapshot internal/gather internal/phrase",
 	"internal/cpu":       "profile snapshot internal/gather internal/phrase",
+	"internal/gone":      "profile snapshot internal/gather internal/phrase",
 	"internal/nativemem": "profile internal/gather internal/phrase",
 	"internal/remote":    "profile snapshot internal/gather internal/phrase",
 	"why": ". profile snapshot internal/activity internal/clr/threadpool internal/cpu internal/display " +
-		"internal/gather internal/heapwalk internal/limits internal/nativemem internal/phrase internal/remote " +
-		"internal/stopped internal/tasks",
+		"internal/gather internal/gone internal/heapwalk internal/limits internal/nativemem internal/phrase " +
+		"internal/remote internal/stopped internal/tasks",
 
 	"cmd/clrsnap": ". events record profile snapshot report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/priority/early internal/source internal/hung",

@@ -19,8 +19,7 @@ func SetLeastAge(t *testing.T, d time.Duration) {
 
 // The judges of package remote, for the tests' evidence.
 var (
-	judgeRemote     = of(remote.Silent)
-	judgeCallQueue  = of(remote.Queue)
-	judgeNames      = of(remote.NameServers)
-	judgeUnaccepted = of(remote.Unaccepted)
+	judgeRemote    = of(remote.Silent)
+	judgeCallQueue = of(remote.Queue)
+	judgeNames     = of(remote.NameServers)
 )

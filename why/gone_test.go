@@ -36,15 +36,14 @@ func TestGone(t *testing.T) {
 		{"become more", ids(1, 40), ids(1, 48), ids(1, 30), ids(1, 33), true, profile.Likely,
 			"33 of 48 requests for GET /live/{match} are for clients that have gone. The program goes on, in " +
 				"Sport.LiveScores.StreamAsync: of the 30 requests for clients gone 3.0 s ago, " +
-				"none has ended, and 3 more clients have gone meanwhile. Code that takes long should end when " +
+				"none has ended, and 3 more clients have gone meanwhile. Long work should end when " +
 				"HttpContext.RequestAborted is cancelled."},
 		{"as many", ids(1, 40), ids(1, 40), ids(1, 30), ids(1, 30), true, profile.Possible,
-			"gone 3.0 s ago, none has ended. Code that takes long should end when HttpContext.RequestAborted is " +
+			"gone 3.0 s ago, none has ended. Long work should end when HttpContext.RequestAborted is " +
 				"cancelled."},
 		{"one more, perhaps with work that must be done", ids(1, 40), ids(1, 40), ids(1, 30), ids(1, 31), false,
-			profile.Possible, "and 1 more client has gone meanwhile. Code that takes long should end when " +
-				"HttpContext.RequestAborted is cancelled. Work that must be done without a client, too, looks the " +
-				"same."},
+			profile.Possible, "and 1 more client has gone meanwhile. Long work should end when " +
+				"HttpContext.RequestAborted is cancelled. Work to be done without a client, too, looks the same."},
 		{"one has ended", ids(1, 40), ids(2, 40), ids(1, 30), ids(2, 33), true, "", ""},
 		{"few", ids(1, 20), ids(1, 20), ids(1, 9), ids(1, 15), true, "", ""},
 		{"a small part", ids(1, 40), ids(1, 40), ids(1, 12), ids(1, 13), true, "", ""},

@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/display"
 	"clrsnap/internal/gather"
+	"clrsnap/internal/gone"
 	"clrsnap/internal/phrase"
 	"clrsnap/internal/tasks"
 	"clrsnap/profile"
@@ -377,7 +378,7 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	v.Text += fmt.Sprintf(". %s, in %s.", e.waitsForText(&s.group.Doing),
 		phrase.Method(placeFrame(s.group.Doing.Frames)))
-	v.Text += goneText(s)
+	v.Text += gone.Text(s.gone, s.count)
 	if limited(&s.group.Doing) {
 		v.Text += permitsText(after.Requests, s)
 	}

@@ -38,16 +38,16 @@ func silent(n int, sent, received time.Duration) (out []gather.Socket) {
 
 func TestRemote(t *testing.T) {
 	verdict(t, judgeRemote(same(3, receiving(4, supplier)...)), profile.CauseRemoteCall, profile.Possible, supplier,
-		"4 threads wait for it in Shop.Supplier.Ask")
+		"4 threads wait for the address in Shop.Supplier.Ask")
 	e := same(3, receiving(4, supplier)...)
 	e.Sockets = silent(4, time.Minute, 2*time.Minute)
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections", "60 s",
-		"4 threads wait for it", "wait for news")
+		"4 threads wait for the address", "wait for news")
 	for i := range e.Sockets {
 		e.Sockets[i].State = "syn-sent"
 	}
-	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept them",
-		"4 threads wait for it")
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept connections",
+		"4 threads wait for the address")
 	e.Sockets = silent(4, time.Minute, 50*time.Second)
 	none(t, judgeRemote(e)) // consumers without a request since the last message
 
@@ -108,7 +108,7 @@ func TestRemoteChains(t *testing.T) {
 		{Count: 2, WaitsFor: answer, State: snapshot.TaskWaiting, Frames: call},
 		{Count: 40, WaitsFor: slot, State: snapshot.TaskWaiting, Frames: call},
 	}
-	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, supplier, "2 async calls wait for it",
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, supplier, "2 async calls wait for the address",
 		"Shop.Supplier.GetAsync", "40 async calls of HttpClient more")
 	e.Chains = e.Chains[:1]
 	none(t, judgeRemote(e))
@@ -151,7 +151,7 @@ func TestCallQueue(t *testing.T) {
 	e.Flights = []gather.FlightLook{look(1, 2), short}
 	verdict(t, judgeCallQueue(e), profile.CauseRemoteCall, profile.Likely,
 		"3 calls of HttpClient to supplier:6352 wait",
-		"None of them has got one in 4.0 s.", "an answer that has begun and that is not read to its end",
+		"No call has got a connection in 4.0 s.", "an answer that has begun and is not read to the end",
 		"2 calls of HttpClient to supplier:6352/prices have got the beginning of the answer")
 	e.Flights[0] = look(20, 2) // others have got a connection
 	none(t, judgeCallQueue(e))
@@ -188,8 +188,8 @@ func TestRemoteHTTP(t *testing.T) {
 		},
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
-		supplier+" does not answer: all 4 connections to it have waited for up to 111 s, and 121 calls queue for "+
-			"them, in Shop.Supplier.GetAsync. 119 requests to this program wait for that.",
+		supplier+" does not answer: all 4 connections to the address have waited for up to 111 s, and 121 calls queue for "+
+			"them, in Shop.Supplier.GetAsync. 119 requests to this program wait for these calls.",
 		"121 calls of HttpClient to supplier:6352/prices wait for a connection")
 
 	alone := e.Sockets
@@ -200,7 +200,7 @@ func TestRemoteHTTP(t *testing.T) {
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
 		supplier+", where this process listens itself, does not answer: all 4 connections that an HttpClient may "+
-			"have to it have waited")
+			"have to the address have waited")
 	e.Sockets = alone
 	e.Web.Pools[0].HTTP1.Maximum = 6 // there may be more
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",

@@ -99,9 +99,9 @@ func (h *httpCalls) exhausted(c *called) bool {
 func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	n, queued := callsIn(h.waiting), callsIn(h.queue)
 	if h.exhausted(c) {
-		of := "to it"
+		of := "to the address"
 		if c.all > h.maximum { // there are other clients
-			of = "that an HttpClient may have to it"
+			of = "that an HttpClient may have to the address"
 		}
 		v.Text = fmt.Sprintf("%s does not answer: %s %s %s, and %s%s.", c.name(), allOf(h.maximum), of,
 			c.waited(h.maximum), queueText(queued), h.caller())
@@ -114,7 +114,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		v.Text += "."
 	}
 	if h.held > 0 {
-		v.Text += fmt.Sprintf(" %s to this program %s for that.", phrase.Counted(h.held, "request", "requests"),
+		v.Text += fmt.Sprintf(" %s to this program %s for these calls.", phrase.Counted(h.held, "request", "requests"),
 			phrase.Verb(h.held, "waits", "wait"))
 	}
 	for _, g := range slices.Concat(firstGroup(h.waiting), firstGroup(h.queue)) {
@@ -255,7 +255,7 @@ func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool, stands b
 		Commands: []string{"clrsnap requests " + e.Again()},
 	}
 	if stands {
-		v.Text += fmt.Sprintf(" None of them has got one in %s.", phrase.Seconds(e.LastFlight().At-e.Flights[0].At))
+		v.Text += fmt.Sprintf(" No call has got a connection in %s.", phrase.Seconds(e.LastFlight().At-e.Flights[0].At))
 	}
 	unread := 0
 	for _, g := range h.waiting {
@@ -264,8 +264,8 @@ func callQueue(e *evidence, r *snapshot.Requests, p *snapshot.CallPool, stands b
 		}
 	}
 	if unread >= p.HTTP1.Maximum {
-		v.Text += " All connections have an answer that has begun and that is not read to its end: an " +
-			"HttpResponseMessage keeps its connection until the message is read or disposed of."
+		v.Text += " All connections have an answer that has begun and is not read to the end: an " +
+			"HttpResponseMessage keeps the connection until the message is read or disposed of."
 	}
 	for _, g := range slices.Concat(firstGroup(h.queue), firstGroup(h.waiting)) {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})

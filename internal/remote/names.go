@@ -44,7 +44,7 @@ func NameServers(of *gather.Evidence) []profile.Verdict {
 	t := list[0]
 	if i := slices.IndexFunc(list, func(t *snapshot.Thread) bool { return gather.OwnFrame(t.Frames) != nil }); i >= 0 {
 		t = list[i]
-		v.Text += fmt.Sprintf(" One of them is in %s.", gather.Place(t.Frames))
+		v.Text += fmt.Sprintf(" One thread is in %s.", gather.Place(t.Frames))
 	}
 	x := profile.Evidence{Text: fmt.Sprintf("%s %s:", phrase.ThreadName(gather.Ref(t)), phrase.Doing(t)),
 		Frames: t.Frames}

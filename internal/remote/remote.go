@@ -216,21 +216,21 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	var words []string
 	if n := len(c.connections); n > 0 {
 		words = append(words,
-			fmt.Sprintf("%d of %s to it %s", n, phrase.Counted(c.all, "connection", "connections"), c.silence()))
+			fmt.Sprintf("%d of %s to the address %s", n, phrase.Counted(c.all, "connection", "connections"), c.silence()))
 	}
 	if n := len(c.threads); n > 0 {
 		t := c.threads[0].Last()
-		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", phrase.ThreadsWait(n),
+		words = append(words, fmt.Sprintf("%s for the address in %s, for at least %s", phrase.ThreadsWait(n),
 			gather.Place(t.Frames),
 			phrase.Seconds(e.Span())))
 		v.Evidence = append(v.Evidence, c.waiting(t))
 	}
 	if n := c.callers() - len(c.threads); n > 0 {
 		chain := c.chains[0]
-		words = append(words, fmt.Sprintf("%s for it, in %s", asyncCalls(n),
+		words = append(words, fmt.Sprintf("%s for the address, in %s", asyncCalls(n),
 			gather.Place(chain.Frames)))
 		v.Evidence = append(v.Evidence,
-			profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
+			profile.Evidence{Text: asyncCalls(n) + " for the address, as async methods:", Frames: chain.Frames})
 	}
 	v.Text = fmt.Sprintf("%s does not answer: %s.", c.name(), strings.Join(words, "; "))
 	if v.Certainty == profile.Possible {
@@ -326,7 +326,7 @@ func (c *called) addQueue(v *profile.Verdict, q *queue) {
 
 func (c *called) silence() string {
 	if c.connecting == len(c.connections) {
-		return "are still being made: it does not accept them"
+		return "are still being made: the address does not accept connections"
 	}
 	longest := time.Duration(0)
 	for _, s := range c.connections {
