@@ -61,7 +61,14 @@ func checkInlined(t *testing.T, a *testenv.App, runtime, list string, recorded b
 		t.Fatal(err)
 	}
 	events := livetest.Inlinings(t, list, func(pairs map[livetest.Inlining]bool) bool {
-		return pairs[livetest.Inlining{Root: "Inlined.Cases.One", Inlinee: "Inlined.Small.Step"}]
+		for name, methods := range inlinedCases {
+			for _, m := range methods {
+				if !pairs[livetest.Inlining{Root: "Inlined.Cases." + name, Inlinee: m}] {
+					return false
+				}
+			}
+		}
+		return true
 	})
 	met := 0
 	for i := range snap.Threads {
