@@ -188,8 +188,8 @@ func TestRemoteHTTP(t *testing.T) {
 		},
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
-		supplier+" does not answer: all 4 connections to the address have waited for up to 111 s, and 121 calls queue for "+
-			"them, in Shop.Supplier.GetAsync. 119 requests to this program wait for these calls.",
+		supplier+" does not answer: all 4 connections to the address have waited for up to 111 s, and 121 calls queue "+
+			"for them, in Shop.Supplier.GetAsync. 119 requests to this program wait for these calls.",
 		"121 calls of HttpClient to supplier:6352/prices wait for a connection")
 
 	alone := e.Sockets

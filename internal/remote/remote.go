@@ -216,7 +216,8 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	var words []string
 	if n := len(c.connections); n > 0 {
 		words = append(words,
-			fmt.Sprintf("%d of %s to the address %s", n, phrase.Counted(c.all, "connection", "connections"), c.silence()))
+			fmt.Sprintf("%d of %s to the address %s", n, phrase.Counted(c.all, "connection", "connections"),
+				c.silence()))
 	}
 	if n := len(c.threads); n > 0 {
 		t := c.threads[0].Last()
