@@ -2,6 +2,7 @@ package why_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,12 @@ func TestBlockedIO(t *testing.T) {
 					if len(tt.says) == 0 {
 						for i := range r.Verdicts {
 							t.Errorf("false: %s", shows(&r.Verdicts[i]))
+						}
+						const child = "waits for the end of a child process, sleep ("
+						if tt.of == "child" && !slices.ContainsFunc(r.Waits, func(e profile.Evidence) bool {
+							return strings.Contains(e.Text, child)
+						}) {
+							return fmt.Sprintf("%q in %+v", child, r.Waits)
 						}
 						return ""
 					}

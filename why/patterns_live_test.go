@@ -17,7 +17,7 @@ func TestOfNote(t *testing.T) {
 			{"struct-keys", "comparing and hashing structs by reflection", "Shop.Wasteful.CountStock"},
 			{"equal-hashes", "looking up keys in a collection", "Shop.Wasteful.CountLabels"},
 			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
-			{"joins", "are strings of", "Shop.Wasteful.Write"},
+			{"joins", "Perhaps a text grows in a loop", "Shop.Wasteful.Write"},
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
 			{"compiled-regex", "regular expressions", "Shop.Busy.IsTagToo"},
 			{"loop", "", ""},

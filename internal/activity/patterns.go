@@ -264,7 +264,8 @@ func longTexts(e *gather.Evidence) []profile.Evidence {
 		made = " made by " + s.by.Display
 	}
 	out := s.evidence(fmt.Sprintf("strings of %s on average, most of them%s", phrase.BytesOf(s.average), made))
-	if s.by != nil && joinsTwo[s.by.Signature] && strings.HasSuffix(s.by.Method, "String.Concat") {
+	// string.Concat of two texts is inlined into busy code.
+	if s.by == nil || joinsTwo[s.by.Signature] && strings.HasSuffix(s.by.Method, "String.Concat") {
 		out[0].Text += " Perhaps a text grows in a loop: it is copied each time."
 	}
 	return out
