@@ -172,7 +172,7 @@ func cpuUseText(c *profile.ActivityCPU) string {
 		}
 	}
 	if c.Own != "" && c.PathShare >= leastShown {
-		text += "; " + display.Percent(c.PathShare) + " in calls of " + c.Own
+		text += "; " + display.Percent(c.PathShare) + " in " + c.Own + ", with the called code of .NET and packages"
 	}
 	return text
 }
