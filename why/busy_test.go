@@ -963,6 +963,41 @@ func TestGrowthOfLists(t *testing.T) {
 	}
 }
 
+// TestGrowthOfCalls: a list of async methods that await one another is told as such, with the method that awaits
+// itself.
+func TestGrowthOfCalls(t *testing.T) {
+	e := same(4)
+	e.Age = 30 * time.Second
+	for i, n := range []uint64{5400, 6000} {
+		e.Heaps = append(e.Heaps, gather.HeapLook{At: time.Duration(3*i) * time.Second,
+			Heap: &snapshot.Heap{Types: []snapshot.HeapType{
+				{Name: "Shop.Try", Assembly: "Shop", HeapAmount: snapshot.HeapAmount{Count: n, Bytes: 100 * n}},
+			}}})
+	}
+	e.Rows = []heapwalk.Row{{Type: "Shop.Try", Count: 6000, Steps: 6001, Bytes: 18 << 20, Path: &snapshot.HeapPath{
+		Root: snapshot.RootStatic, Static: "System.Threading.TimerQueue.<Instances>k__BackingField",
+		Steps: []snapshot.HeapStep{
+			{Type: "System.Runtime.CompilerServices.Continuation"}, {Type: "Shop.Try"},
+		},
+	}}}
+	calls := func(n int) {
+		c := snapshot.TaskChain{Count: 1}
+		for range n {
+			c.Frames = append(c.Frames, snapshot.Frame{Kind: snapshot.Async, Method: "Shop.Link.Connect",
+				Display: "Shop.Link.Connect", Module: "Shop"})
+		}
+		e.Flights = []gather.FlightLook{{InFlight: &requests.InFlight{
+			Tasks: &snapshot.Tasks{Chains: []snapshot.TaskChain{c}},
+		}}}
+	}
+	calls(60)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
+		"6,000 objects of Shop.Try are kept by async methods that await one another",
+		"Shop.Link.Connect awaits itself, 60 calls deep or deeper")
+	calls(20)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "are kept in a linked list")
+}
+
 // TestGrowthOfAssemblies: assemblies that have become more all the time are told, with the place that loads assemblies.
 // Not told are assemblies of a start, and assemblies that nothing keeps and that the next collection unloads.
 func TestGrowthOfAssemblies(t *testing.T) {

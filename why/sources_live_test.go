@@ -145,10 +145,6 @@ func TestPiles(t *testing.T) {
 				"The only permit of Gate.gate is held, most likely, by suspended Depot.Gate.Hold",
 				"waits for a TaskCompletionSource",
 			}},
-			{"tries-deep", profile.CauseHeapGrowth, []string{
-				"objects of Depot.Tries+Attempt are kept by async methods that await one another",
-				"Depot.Tries.Try", "awaits itself, 2",
-			}},
 			{"queue-unsent", profile.CauseHeapGrowth, []string{
 				"ConcurrentQueue<string> has", "kept by static field Depot.Unsent.cards",
 				"Depot.Unsent.Send{async}, a method of the class that keeps it, has ended with " +

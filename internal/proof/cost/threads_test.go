@@ -46,6 +46,9 @@ func TestMemory(t *testing.T) {
 		least := 0
 		for try := 0; try < 5 && (least == 0 || least > m.limit); try++ {
 			r := livetest.RunMeasured(t, m.command(command, a))
+			for n := 0; r.Status == 0 && r.Own == 0 && n < 50; n++ { // too busy a machine to look at so short a run
+				r = livetest.RunMeasured(t, m.command(command, a))
+			}
 			t.Logf("%d threads %v: %d of %d KB, %v of CPU time", m.threads, m.flags, r.Own, r.Peak, r.CPU)
 			if r.Status != 0 || r.Own == 0 {
 				t.Fatalf("%d threads %v: status %d %s, %d KB", m.threads, m.flags, r.Status, r.Stderr, r.Own)

@@ -1,4 +1,4 @@
-// Work that waits behind a method that does not go on, and methods that call themselves in the place of a loop.
+// Work that waits behind a method that does not go on.
 using System;
 using System.Threading;
 using System.Threading.Channels;
@@ -69,27 +69,4 @@ static class Gate
         try { await Task.Delay(1); }
         finally { gate.Release(); }
     }
-}
-
-/// <summary>A method that awaits itself after each try.</summary>
-static class Tries
-{
-    static volatile int deep;
-
-    public static void Deepen()
-    {
-        _ = Try();
-        while (deep < 1000) Thread.Sleep(10);
-    }
-
-    static async Task Try()
-    {
-        var state = new Attempt();
-        await Task.Delay(1);
-        deep++;
-        await Try();
-        GC.KeepAlive(state);
-    }
-
-    sealed class Attempt;
 }

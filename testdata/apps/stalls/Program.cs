@@ -71,7 +71,6 @@ static class Program
         ["rounds-pace"] = Rounds.Pace,
         ["desk-stands"] = Desks.Stand,
         ["gate-held"] = Gate.Held,
-        ["tries-deep"] = Tries.Deepen,
         ["session-own"] = Session.Own,
         ["session-awaited"] = Session.Awaited,
         ["desk-deaf"] = Desk.Deaf,
